@@ -10,6 +10,7 @@ is checked. Where it is installed, ONNX Runtime measures the same files: both ha
 measure rounds of as many seconds in turn, after a first call that does not count. Skipped, with a
 line, where memory or disk is short. Needs onnx.
 """
+
 import argparse
 import json
 import os
@@ -52,8 +53,15 @@ class Decoder:
         packed = self.rng.integers(0, 256, (rows, columns // BLOCK, BLOCK // 2), dtype=np.uint8)
         scale = np.full((rows, columns // BLOCK), 0.2 / np.sqrt(columns), np.float32)
         if self.narrow:
-            return self.op("MatMulNBits", [x, self.constant(packed), self.constant(scale.ravel())], domain=MICROSOFT, K=columns, N=rows, bits=4,
-                           block_size=BLOCK)
+            return self.op(
+                "MatMulNBits",
+                [x, self.constant(packed), self.constant(scale.ravel())],
+                domain=MICROSOFT,
+                K=columns,
+                N=rows,
+                bits=4,
+                block_size=BLOCK,
+            )
         real = np.stack([packed & 15, packed >> 4], -1).reshape(rows, -1).astype(np.float32)
         real -= 8
         real *= scale[0, 0]
@@ -65,9 +73,20 @@ class Decoder:
 
     def layer(self, i, x, parameters):
         h = self.norm(x)
-        q, k, v = self.linear(h, HIDDEN, HIDDEN), self.linear(h, KV_HEADS * SIZE, HIDDEN), self.linear(h, KV_HEADS * SIZE, HIDDEN)
-        seen, keys, values = self.op("GroupQueryAttention", [q, k, v, f"key{i}", f"value{i}", *parameters], 3, MICROSOFT, num_heads=HEADS,
-                                     kv_num_heads=KV_HEADS, do_rotary=1)
+        q, k, v = (
+            self.linear(h, HIDDEN, HIDDEN),
+            self.linear(h, KV_HEADS * SIZE, HIDDEN),
+            self.linear(h, KV_HEADS * SIZE, HIDDEN),
+        )
+        seen, keys, values = self.op(
+            "GroupQueryAttention",
+            [q, k, v, f"key{i}", f"value{i}", *parameters],
+            3,
+            MICROSOFT,
+            num_heads=HEADS,
+            kv_num_heads=KV_HEADS,
+            do_rotary=1,
+        )
         x = self.op("Add", [x, self.linear(seen, HIDDEN, HIDDEN)])
         h = self.norm(x)
         gate = self.linear(h, INNER, HIDDEN)
@@ -80,17 +99,37 @@ class Decoder:
 
         np = self.np
         angles = np.outer(np.arange(past + 1), 10000.0 ** (-np.arange(SIZE // 2) / (SIZE // 2)))
-        parameters = [self.constant(a) for a in (np.array([past], np.int32), np.array(past + 1, np.int32), np.cos(angles).astype(np.float32),
-                                                 np.sin(angles).astype(np.float32))]
+        parameters = [
+            self.constant(a)
+            for a in (
+                np.array([past], np.int32),
+                np.array(past + 1, np.int32),
+                np.cos(angles).astype(np.float32),
+                np.sin(angles).astype(np.float32),
+            )
+        ]
         value = helper.make_tensor_value_info
         inputs, outputs, x = [value("x", TensorProto.FLOAT, [1, 1, HIDDEN])], [], "x"
         for i in range(layers):
-            inputs += [value(f"{n}{i}", TensorProto.FLOAT, [1, KV_HEADS, past, SIZE]) for n in ("key", "value")]
+            inputs += [
+                value(f"{n}{i}", TensorProto.FLOAT, [1, KV_HEADS, past, SIZE])
+                for n in ("key", "value")
+            ]
             x, keys, values = self.layer(i, x, parameters)
             outputs += [keys, values]
         outputs.insert(0, self.linear(self.norm(x), WORDS, HIDDEN))
-        graph = helper.make_graph(self.nodes, "decoder", inputs, [value(o, TensorProto.FLOAT, None) for o in outputs], self.weights)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)], ir_version=8)
+        graph = helper.make_graph(
+            self.nodes,
+            "decoder",
+            inputs,
+            [value(o, TensorProto.FLOAT, None) for o in outputs],
+            self.weights,
+        )
+        return helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)],
+            ir_version=8,
+        )
 
 
 def write(narrow, layers, past, path):
@@ -114,7 +153,9 @@ def short(folder, layers):
     disk = shutil.disk_usage(folder).free
     for name, free, wanted in (("memory", memory, 4 * need), ("disk", disk, 2 * need)):
         if free < wanted:
-            return f"{name} is short: {free / 1e9:.1f} GB are free, {wanted / 1e9:.1f} GB are needed"
+            return (
+                f"{name} is short: {free / 1e9:.1f} GB are free, {wanted / 1e9:.1f} GB are needed"
+            )
     return ""
 
 
@@ -122,8 +163,16 @@ class Tenon:
     """`tenon bench` with a file loaded, which measures a round for each line."""
 
     def __init__(self, tenon, path, threads):
-        command = [tenon, "bench", str(path), "--device", "cpu", "--serve"] + (["--threads", str(threads)] if threads else [])
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [tenon, "bench", str(path), "--device", "cpu", "--serve"] + (
+            ["--threads", str(threads)] if threads else []
+        )
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.answer()  # the first calls
 
     def answer(self):
@@ -145,7 +194,10 @@ def feeds_of(layers, past):
     rng = np.random.default_rng(4)
     feeds = {"x": rng.standard_normal((1, 1, HIDDEN)).astype(np.float32)}
     for i in range(layers):
-        feeds |= {f"{n}{i}": rng.standard_normal((1, KV_HEADS, past, SIZE)).astype(np.float32) for n in ("key", "value")}
+        feeds |= {
+            f"{n}{i}": rng.standard_normal((1, KV_HEADS, past, SIZE)).astype(np.float32)
+            for n in ("key", "value")
+        }
     return feeds
 
 
@@ -157,7 +209,10 @@ class OnnxRuntime:
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = threads, 3
-        self.session, self.feeds = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]), feeds
+        self.session, self.feeds = (
+            onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]),
+            feeds,
+        )
         self.session.run(None, feeds)
 
     def least_ms(self, seconds):
@@ -188,13 +243,21 @@ def logits(tenon, path, feeds, folder):
 
 
 def measured(arguments, folder):
-    paths = {kind: folder / f"decoder_{kind}_{arguments.layers}_{arguments.past}.onnx" for kind in ("f32", "int4")}
+    paths = {
+        kind: folder / f"decoder_{kind}_{arguments.layers}_{arguments.past}.onnx"
+        for kind in ("f32", "int4")
+    }
     for kind, path in paths.items():
         write(kind == "int4", arguments.layers, arguments.past, path)
     feeds = feeds_of(arguments.layers, arguments.past)
     with tempfile.TemporaryDirectory() as scratch:
-        a, b = (logits(arguments.tenon, path, feeds, pathlib.Path(scratch)) for path in paths.values())
-    out = {"weights_gb": f32_bytes(arguments.layers) / 1e9, "differs": float(abs(a - b).max() / abs(a).max())}
+        a, b = (
+            logits(arguments.tenon, path, feeds, pathlib.Path(scratch)) for path in paths.values()
+        )
+    out = {
+        "weights_gb": f32_bytes(arguments.layers) / 1e9,
+        "differs": float(abs(a - b).max() / abs(a).max()),
+    }
     for kind, path in paths.items():
         runtimes = {"tenon": Tenon(arguments.tenon, path, arguments.threads)}
         try:
@@ -211,14 +274,20 @@ def measured(arguments, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tenon", default="build/bin/tenon")
     parser.add_argument("--layers", type=int, default=5)
-    parser.add_argument("--past", type=int, default=256, help="tokens whose keys and values are kept")
+    parser.add_argument(
+        "--past", type=int, default=256, help="tokens whose keys and values are kept"
+    )
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2, help="of one round of one runtime")
-    parser.add_argument("--folder", type=pathlib.Path, help="where the models are kept; a temporary one otherwise")
+    parser.add_argument(
+        "--folder", type=pathlib.Path, help="where the models are kept; a temporary one otherwise"
+    )
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -228,7 +297,9 @@ def main():
             print(f"skipped: {why}")
             return 0
         out = measured(arguments, folder)
-    print(f"{out['weights_gb']:.2f} GB of weights in f32; logits differ by {out['differs']:.1e} of the largest")
+    print(
+        f"{out['weights_gb']:.2f} GB of weights in f32; logits differ by {out['differs']:.1e} of the largest"
+    )
     for runtime in ("tenon", "onnxruntime"):
         if f"{runtime}_f32_ms" in out:
             f32, int4 = out[f"{runtime}_f32_ms"], out[f"{runtime}_int4_ms"]

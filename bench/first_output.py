@@ -8,6 +8,7 @@ warm cache; or of a package, with the time of its warm call.
 Times the whole process, so the figure is an upper bound of the time to the first output. The page
 cache is warm after the first run.
 """
+
 import argparse
 import json
 import os
@@ -21,10 +22,17 @@ DIGITS = os.path.join(ROOT, "samples", "digits")
 
 
 def run_ms(tenon, cache):
-    command = [tenon, "run", os.path.join(DIGITS, "digits.onnx"), "--input",
-               "image=" + os.path.join(DIGITS, "example.npy")]
+    command = [
+        tenon,
+        "run",
+        os.path.join(DIGITS, "digits.onnx"),
+        "--input",
+        "image=" + os.path.join(DIGITS, "example.npy"),
+    ]
     begin = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "TENON_CACHE_DIR": cache})
+    subprocess.run(
+        command, check=True, capture_output=True, env={**os.environ, "TENON_CACHE_DIR": cache}
+    )
     return (time.perf_counter() - begin) * 1e3
 
 
@@ -35,7 +43,12 @@ def package_ms(tenon, package, runs):
         begin = time.perf_counter()
         subprocess.run([tenon, "run", package, "--seed", "1"], check=True, capture_output=True)
         whole.append((time.perf_counter() - begin) * 1e3)
-        done = subprocess.run([tenon, "bench", package, "--runs", "10", "--json"], check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [tenon, "bench", package, "--runs", "10", "--json"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         calls.append(json.loads(done.stdout)["median_ms"])
     return statistics.median(whole[1:]), statistics.median(calls[1:])
 
@@ -48,7 +61,9 @@ def main():
     args = parser.parse_args()
     if args.package:
         whole, call = package_ms(args.tenon, args.package, args.runs)
-        print(f"process ms: median {whole:.1f}; warm call ms: median {call:.1f}; beyond it: {whole - call:.1f}")
+        print(
+            f"process ms: median {whole:.1f}; warm call ms: median {call:.1f}; beyond it: {whole - call:.1f}"
+        )
         return
     cold = []
     for _ in range(3):
@@ -58,7 +73,9 @@ def main():
         run_ms(args.tenon, cache)
         warm = [run_ms(args.tenon, cache) for _ in range(args.runs)]
     print(f"cold ms: median {statistics.median(cold):.1f} of {len(cold)}")
-    print(f"warm ms: median {statistics.median(warm):.1f}, min {min(warm):.1f}, max {max(warm):.1f} of {len(warm)}")
+    print(
+        f"warm ms: median {statistics.median(warm):.1f}, min {min(warm):.1f}, max {max(warm):.1f} of {len(warm)}"
+    )
 
 
 if __name__ == "__main__":

@@ -5,13 +5,17 @@ Nothing here is trained. `settle` replaces training: one pass over random inputs
 of every batch norm, so that activations stay near unit size at any depth and comparisons of outputs
 are meaningful.
 """
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 
 def conv_norm(inputs, outputs, kernel, stride=1, groups=1, activation=None):
-    parts = [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False), nn.BatchNorm2d(outputs)]
+    parts = [
+        nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(outputs),
+    ]
     return nn.Sequential(*parts, *([activation()] if activation else []))
 
 
@@ -25,8 +29,13 @@ class Bottleneck(nn.Module):
         self.body = nn.Sequential(
             conv_norm(inputs, width, 1, activation=nn.ReLU),
             conv_norm(width, width, 3, stride, activation=nn.ReLU),
-            conv_norm(width, outputs, 1))
-        self.project = conv_norm(inputs, outputs, 1, stride) if stride != 1 or inputs != outputs else nn.Identity()
+            conv_norm(width, outputs, 1),
+        )
+        self.project = (
+            conv_norm(inputs, outputs, 1, stride)
+            if stride != 1 or inputs != outputs
+            else nn.Identity()
+        )
 
     def forward(self, x):
         return F.relu(self.body(x) + self.project(x))
@@ -54,7 +63,10 @@ class InvertedResidual(nn.Module):
         super().__init__()
         width = inputs * expansion
         parts = [conv_norm(inputs, width, 1, activation=nn.ReLU6)] if expansion != 1 else []
-        parts += [conv_norm(width, width, 3, stride, groups=width, activation=nn.ReLU6), conv_norm(width, outputs, 1)]
+        parts += [
+            conv_norm(width, width, 3, stride, groups=width, activation=nn.ReLU6),
+            conv_norm(width, outputs, 1),
+        ]
         self.body = nn.Sequential(*parts)
         self.adds = stride == 1 and inputs == outputs
 
@@ -66,10 +78,19 @@ class MobileNetV2(nn.Module):
     def __init__(self, classes=1000):
         super().__init__()
         parts, channels = [conv_norm(3, 32, 3, 2, activation=nn.ReLU6)], 32
-        for expansion, outputs, count, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
-                                                  (6, 160, 3, 2), (6, 320, 1, 1)):
+        for expansion, outputs, count, stride in (
+            (1, 16, 1, 1),
+            (6, 24, 2, 2),
+            (6, 32, 3, 2),
+            (6, 64, 4, 2),
+            (6, 96, 3, 1),
+            (6, 160, 3, 2),
+            (6, 320, 1, 1),
+        ):
             for i in range(count):
-                parts.append(InvertedResidual(channels, outputs, stride if i == 0 else 1, expansion))
+                parts.append(
+                    InvertedResidual(channels, outputs, stride if i == 0 else 1, expansion)
+                )
                 channels = outputs
         parts.append(conv_norm(channels, 1280, 1, activation=nn.ReLU6))
         self.features = nn.Sequential(*parts)
@@ -117,7 +138,12 @@ class EncoderLayer(nn.Module):
 
     def attention(self, x):
         batch, length, width = x.shape
-        q, k, v = self.qkv(x).reshape(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = (
+            self.qkv(x)
+            .reshape(batch, length, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+            .unbind(0)
+        )
         scores = q @ k.transpose(-1, -2) * (width // self.heads) ** -0.5
         mixed = torch.softmax(scores, dim=-1) @ v
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
@@ -144,7 +170,7 @@ class MatMul(nn.Module):
 
     def __init__(self, k, n, dtype=torch.float32):
         super().__init__()
-        self.weight = nn.Parameter((torch.randn(k, n) * k ** -0.5).to(dtype))
+        self.weight = nn.Parameter((torch.randn(k, n) * k**-0.5).to(dtype))
 
     def forward(self, x):
         return x @ self.weight
@@ -163,12 +189,14 @@ class FirstOutput(nn.Module):
 
 def bert(layers=12, attention="eager"):
     from transformers import BertConfig, BertModel
+
     config = BertConfig(num_hidden_layers=layers, attn_implementation=attention)
     return FirstOutput(BertModel(config, add_pooling_layer=False))
 
 
 def gpt2(attention="eager"):
     from transformers import GPT2Config, GPT2LMHeadModel
+
     config = GPT2Config(attn_implementation=attention, use_cache=False)
     return FirstOutput(GPT2LMHeadModel(config))
 

@@ -13,6 +13,7 @@ the caches, bytes at the read peak, both measured next to each model. A peer tha
 
 Parts for --skip: models, start (cold compile, second start, depth), contention.
 """
+
 import argparse
 import contextlib
 import json
@@ -35,13 +36,21 @@ START_MODELS = ("resnet50", "mobilenetv2", "bert", "gpt2")
 
 # ---- Workers ----
 
+
 class Worker:
     """A process that answers with lines of JSON. `info` is its first answer; `problem` is why it
     cannot measure, or empty."""
 
     def __init__(self, command, env=None, pinned=False):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        env=env, preexec_fn=_pin if pinned else None)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=env,
+            preexec_fn=_pin if pinned else None,
+        )
         self.info, self.problem = {}, ""
 
     def wait(self):
@@ -86,14 +95,27 @@ class Peer:
         self.kind, self.workers = kind, {}
         self.record = {}
         if kind == "tenon":
-            inputs = [part for i in models.get(name).inputs for part in ("--input", f"{i.name}={folder}/in.{i.name}.npy")]
+            inputs = [
+                part
+                for i in models.get(name).inputs
+                for part in ("--input", f"{i.name}={folder}/in.{i.name}.npy")
+            ]
             for n in threads:
                 command = [tenon, "bench", path, "--serve", "--threads", str(n), *inputs]
                 self.workers[n] = Worker(command, pinned=n == 1)
         else:
-            command = [sys.executable, "-W", "ignore", os.path.join(HERE, "worker.py"), kind, name, path, folder]
+            command = [
+                sys.executable,
+                "-W",
+                "ignore",
+                os.path.join(HERE, "worker.py"),
+                kind,
+                name,
+                path,
+                folder,
+            ]
             worker = Worker(command + (["exact"] if exact and kind == "torch" else []))
-            self.workers = {n: worker for n in threads}
+            self.workers = dict.fromkeys(threads, worker)
 
     def ready(self, exact):
         for worker in self.processes():
@@ -101,7 +123,11 @@ class Peer:
             if exact and self.kind == "torch" and not worker.problem:
                 worker.wait()
         info = self.workers[max(self.workers)].info
-        self.record["setup"] = {k: v for k, v in info.items() if k in ("version", "load_ms", "compile_ms", "first_run_ms")}
+        self.record["setup"] = {
+            k: v
+            for k, v in info.items()
+            if k in ("version", "load_ms", "compile_ms", "first_run_ms")
+        }
         self.imported_rss = info.get("imported_rss_bytes", 0)
 
     def processes(self):
@@ -121,19 +147,35 @@ class Peer:
 
 # ---- Peaks ----
 
+
 class Peaks:
     """The program peaks.cpp, built once for this machine."""
 
     def __init__(self, folder):
         self.program = os.path.join(folder, "peaks")
-        compiler = next((c for c in ("clang++-19", "clang++", "c++", "g++") if shutil.which(c)), None)
+        compiler = next(
+            (c for c in ("clang++-19", "clang++", "c++", "g++") if shutil.which(c)), None
+        )
         if compiler is None:
             sys.exit("peers.py: no C++ compiler to build peaks.cpp with (clang++, c++ or g++)")
-        subprocess.run([compiler, "-O2", "-march=native", "-std=c++20", "-pthread", os.path.join(HERE, "peaks.cpp"), "-o", self.program],
-                       check=True)
+        subprocess.run(
+            [
+                compiler,
+                "-O2",
+                "-march=native",
+                "-std=c++20",
+                "-pthread",
+                os.path.join(HERE, "peaks.cpp"),
+                "-o",
+                self.program,
+            ],
+            check=True,
+        )
 
     def measure(self):
-        return json.loads(subprocess.run([self.program], check=True, capture_output=True, text=True).stdout)
+        return json.loads(
+            subprocess.run([self.program], check=True, capture_output=True, text=True).stdout
+        )
 
 
 def best_peaks(several):
@@ -142,22 +184,36 @@ def best_peaks(several):
 
 # ---- One model ----
 
+
 def write_inputs(name, folder):
     import numpy as np
+
     for key, value in models.inputs(name).items():
-        np.save(os.path.join(folder, f"in.{key}.npy"), value.view("V2") if value.dtype == np.uint16 else value)
+        np.save(
+            os.path.join(folder, f"in.{key}.npy"),
+            value.view("V2") if value.dtype == np.uint16 else value,
+        )
 
 
 def tenon_outputs(tenon, name, path, folder):
     """Runs the model once through the command line. Returns the outputs in the model's order."""
     import numpy as np
-    inputs = [part for i in models.get(name).inputs for part in ("--input", f"{i.name}={folder}/in.{i.name}.npy")]
+
+    inputs = [
+        part
+        for i in models.get(name).inputs
+        for part in ("--input", f"{i.name}={folder}/in.{i.name}.npy")
+    ]
     out = os.path.join(folder, "tenon")
-    result = subprocess.run([tenon, "run", path, "--json", "--output-dir", out, *inputs], capture_output=True, text=True)
+    result = subprocess.run(
+        [tenon, "run", path, "--json", "--output-dir", out, *inputs], capture_output=True, text=True
+    )
     if result.returncode != 0:
         return None
     names = [o["name"] for o in json.loads(result.stdout)["outputs"]]
-    safe = ["".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in n) for n in names]
+    safe = [
+        "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in n) for n in names
+    ]
     return [as_float(np, np.load(os.path.join(out, n + ".npy"))) for n in safe]
 
 
@@ -169,6 +225,7 @@ def as_float(np, array):
 
 def saved_outputs(kind, folder):
     import numpy as np
+
     found = []
     while os.path.exists(os.path.join(folder, f"{kind}.{len(found)}.npy")):
         found.append(np.load(os.path.join(folder, f"{kind}.{len(found)}.npy")))
@@ -179,6 +236,7 @@ def distance(a, b):
     """Largest max|a-b| / max|b| over the outputs; infinite where they differ in shape or are not
     finite."""
     import numpy as np
+
     worst = 0.0
     for x, y in zip(a, b):
         if x.shape != y.shape or not np.isfinite(x).all():
@@ -190,8 +248,15 @@ def distance(a, b):
 
 def compare(outputs):
     errors = {}
-    for a, b in (("tenon", "onnxruntime"), ("tenon", "torch"), ("tenon", "openvino"), ("tenon", "exact"), ("onnxruntime", "exact"),
-                 ("openvino", "exact"), ("torch", "exact")):
+    for a, b in (
+        ("tenon", "onnxruntime"),
+        ("tenon", "torch"),
+        ("tenon", "openvino"),
+        ("tenon", "exact"),
+        ("onnxruntime", "exact"),
+        ("openvino", "exact"),
+        ("torch", "exact"),
+    ):
         if outputs.get(a) and outputs.get(b):
             errors[f"{a}:{b}"] = distance(outputs[a], outputs[b])
     return errors
@@ -200,6 +265,7 @@ def compare(outputs):
 def traffic(name, path):
     """The least number of bytes that a run must move: weights, inputs and outputs of known size."""
     import math
+
     sizes = {"bfloat16": 2, "float32": 4, "int64": 8}
     tensors = sum(math.prod(i.sizes()) * sizes[i.dtype] for i in models.get(name).inputs)
     return os.path.getsize(path) + tensors * (2 if models.get(name).flops == 0 else 1)
@@ -210,7 +276,10 @@ def bound_ms(name, path, peaks):
     bf16 = model.inputs[0].dtype == "bfloat16" and peaks["bf16_gflops"] > 0
     compute = model.flops / (peaks["bf16_gflops" if bf16 else "f32_gflops"] * 1e6)
     moved = traffic(name, path)
-    return max(compute, moved / (peaks["read_gbs" if model.flops else "triad_gbs"] * 1e6) if moved > CACHES else 0)
+    return max(
+        compute,
+        moved / (peaks["read_gbs" if model.flops else "triad_gbs"] * 1e6) if moved > CACHES else 0,
+    )
 
 
 def rounds_of(peers, threads, rounds, seconds):
@@ -222,7 +291,7 @@ def rounds_of(peers, threads, rounds, seconds):
     times = {p.kind: [] for p in peers}
     rss = {}
     for r in range(rounds):
-        for peer in peers[r % len(peers):] + peers[:r % len(peers)]:
+        for peer in peers[r % len(peers) :] + peers[: r % len(peers)]:
             if peer.problem(threads):
                 continue
             time.sleep(0.02)
@@ -236,8 +305,12 @@ def rounds_of(peers, threads, rounds, seconds):
             result[peer.kind] = {"problem": peer.problem(threads)}
         else:
             found = times[peer.kind]
-            result[peer.kind] = {"median_ms": statistics.median(a["median_ms"] for a in found), "min_ms": min(a["min_ms"] for a in found),
-                                 "p99_ms": max(a["p99_ms"] for a in found), "rss_bytes": rss[peer.kind]}
+            result[peer.kind] = {
+                "median_ms": statistics.median(a["median_ms"] for a in found),
+                "min_ms": min(a["min_ms"] for a in found),
+                "p99_ms": max(a["p99_ms"] for a in found),
+                "rss_bytes": rss[peer.kind],
+            }
     return result
 
 
@@ -250,7 +323,9 @@ def measure_model(name, path, args, peaks):
     exact = not args.quick and all(i.dtype != "bfloat16" for i in models.get(name).inputs)
     with tempfile.TemporaryDirectory() as folder:
         write_inputs(name, folder)
-        outputs = {"tenon": tenon_outputs(args.tenon, name, path, folder)}  # also fills the kernel cache
+        outputs = {
+            "tenon": tenon_outputs(args.tenon, name, path, folder)
+        }  # also fills the kernel cache
         peers = [Peer(k, name, path, folder, args.threads, args.tenon, exact) for k in args.peers]
         rows = []
         try:
@@ -263,8 +338,14 @@ def measure_model(name, path, args, peaks):
                 before = peaks.measure()
                 result = rounds_of(peers, threads, args.rounds, args.seconds)
                 found = best_peaks([before, peaks.measure()])
-                row = {"model": name, "threads": threads, "peaks": found.get(str(threads), {}), "peers": result, "errors": errors,
-                       "setup": {p.kind: p.record["setup"] for p in peers}}
+                row = {
+                    "model": name,
+                    "threads": threads,
+                    "peaks": found.get(str(threads), {}),
+                    "peers": result,
+                    "errors": errors,
+                    "setup": {p.kind: p.record["setup"] for p in peers},
+                }
                 if row["peaks"]:
                     row["bound_ms"] = bound_ms(name, path, row["peaks"])
                 tenon = result.get("tenon", {}).get("median_ms")
@@ -280,6 +361,7 @@ def measure_model(name, path, args, peaks):
 
 # ---- Starting ----
 
+
 def read_ms(path):
     begin = time.perf_counter()
     with open(path, "rb") as f:
@@ -290,8 +372,12 @@ def read_ms(path):
 
 def bench_once(tenon, path, cache, inputs):
     begin = time.perf_counter()
-    result = subprocess.run([tenon, "bench", path, "--json", "--runs", "3", *inputs], capture_output=True, text=True,
-                            env={**os.environ, "TENON_CACHE_DIR": cache})
+    result = subprocess.run(
+        [tenon, "bench", path, "--json", "--runs", "3", *inputs],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TENON_CACHE_DIR": cache},
+    )
     wall = (time.perf_counter() - begin) * 1e3
     if result.returncode != 0:
         lines = [x for x in result.stderr.splitlines() if "error" in x]
@@ -304,7 +390,11 @@ def measure_start(name, path, args):
     weights and computing."""
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
         write_inputs(name, folder)
-        inputs = [part for i in models.get(name).inputs for part in ("--input", f"{i.name}={folder}/in.{i.name}.npy")]
+        inputs = [
+            part
+            for i in models.get(name).inputs
+            for part in ("--input", f"{i.name}={folder}/in.{i.name}.npy")
+        ]
         cold = bench_once(args.tenon, path, cache, inputs)
         if "failed" in cold:
             return {"model": name, **cold}
@@ -312,13 +402,23 @@ def measure_start(name, path, args):
         reading = min(read_ms(path) for _ in range(3))
         best = min(warm, key=lambda w: w["load_ms"] + w["compile_ms"] + w["first_run_ms"])
         first = best["load_ms"] + best["compile_ms"] + best["first_run_ms"]
-        return {"model": name, "cold_compile_ms": cold["compile_ms"], "cold_weights_ms": cold["weights_ms"], "cold_load_ms": cold["load_ms"],
-                "kernels": cold["kernels_compiled"] + cold["kernels_from_cache"], "warm_load_ms": best["load_ms"],
-                "warm_compile_ms": best["compile_ms"], "warm_first_run_ms": best["first_run_ms"], "steady_ms": best["min_ms"], "read_ms": reading,
-                "warm_extra_ms": first - best["min_ms"] - reading}
+        return {
+            "model": name,
+            "cold_compile_ms": cold["compile_ms"],
+            "cold_weights_ms": cold["weights_ms"],
+            "cold_load_ms": cold["load_ms"],
+            "kernels": cold["kernels_compiled"] + cold["kernels_from_cache"],
+            "warm_load_ms": best["load_ms"],
+            "warm_compile_ms": best["compile_ms"],
+            "warm_first_run_ms": best["first_run_ms"],
+            "steady_ms": best["min_ms"],
+            "read_ms": reading,
+            "warm_extra_ms": first - best["min_ms"] - reading,
+        }
 
 
 # ---- Contention ----
+
 
 def measure_contention(path, args):
     """MobileNetV2 on two threads, alone and while two processes are always busy."""
@@ -344,14 +444,18 @@ def measure_contention(path, args):
     rows = {}
     for kind in alone:
         if "median_ms" in alone[kind] and "median_ms" in contended[kind]:
-            rows[kind] = {"alone_ms": alone[kind]["median_ms"], "contended_ms": contended[kind]["median_ms"],
-                          "slowdown": contended[kind]["median_ms"] / alone[kind]["median_ms"]}
+            rows[kind] = {
+                "alone_ms": alone[kind]["median_ms"],
+                "contended_ms": contended[kind]["median_ms"],
+                "slowdown": contended[kind]["median_ms"] / alone[kind]["median_ms"],
+            }
         else:
             rows[kind] = alone[kind]
     return rows
 
 
 # ---- The table ----
+
 
 def cell(result, key="median_ms"):
     if "problem" in result:
@@ -361,18 +465,34 @@ def cell(result, key="median_ms"):
 
 
 def print_rows(rows, kinds):
-    print(f"{'model':18} thr " + "".join(f"{k + ' ms':>16}" for k in kinds) + f"{'ratio':>8}{'of bound':>9}{'~ORT':>9}{'~torch':>9}{'f64 x ORT':>10}"
-          + "".join(f"{k[:5] + ' MB':>9}" for k in kinds))
+    print(
+        f"{'model':18} thr "
+        + "".join(f"{k + ' ms':>16}" for k in kinds)
+        + f"{'ratio':>8}{'of bound':>9}{'~ORT':>9}{'~torch':>9}{'f64 x ORT':>10}"
+        + "".join(f"{k[:5] + ' MB':>9}" for k in kinds)
+    )
     for row in rows:
         errors, exact = row["errors"], ""
         if errors.get("onnxruntime:exact") and "tenon:exact" in errors:
             exact = f"{errors['tenon:exact'] / errors['onnxruntime:exact']:.2f}"
         tenon = row["peers"].get("tenon", {}).get("median_ms")
         bound = f"{row['bound_ms'] / tenon * 100:.0f} %" if tenon and row.get("bound_ms") else ""
-        print(f"{row['model']:18} {row['threads']:3} " + "".join(f"{cell(row['peers'][k]):>16}" for k in kinds)
-              + f"{format(row['ratio'], '.2f') if 'ratio' in row else '':>8}{bound:>9}"
-              + "".join(f"{format(errors[e], '.0e') if e in errors else '':>9}" for e in ("tenon:onnxruntime", "tenon:torch")) + f"{exact:>10}"
-              + "".join(f"{row['peers'][k]['rss_bytes'] / 1e6:>9.0f}" if "rss_bytes" in row["peers"][k] else f"{'':>9}" for k in kinds))
+        print(
+            f"{row['model']:18} {row['threads']:3} "
+            + "".join(f"{cell(row['peers'][k]):>16}" for k in kinds)
+            + f"{format(row['ratio'], '.2f') if 'ratio' in row else '':>8}{bound:>9}"
+            + "".join(
+                f"{format(errors[e], '.0e') if e in errors else '':>9}"
+                for e in ("tenon:onnxruntime", "tenon:torch")
+            )
+            + f"{exact:>10}"
+            + "".join(
+                f"{row['peers'][k]['rss_bytes'] / 1e6:>9.0f}"
+                if "rss_bytes" in row["peers"][k]
+                else f"{'':>9}"
+                for k in kinds
+            )
+        )
     for row in rows:
         for kind in kinds:
             problem = row["peers"][kind].get("problem", "")
@@ -384,33 +504,55 @@ def print_peaks(rows):
     for threads in sorted({r["threads"] for r in rows}):
         found = [r["peaks"] for r in rows if r["threads"] == threads and r["peaks"]]
         if found:
-            text = ", ".join(f"{k.rsplit('_', 1)[0]} {statistics.median(p[k] for p in found):.1f} ({min(p[k] for p in found):.1f} to "
-                             f"{max(p[k] for p in found):.1f})" for k in found[0])
-            print(f"peaks, {threads} thread(s), median and range over the models: {text}; GFLOPS and GB/s")
+            text = ", ".join(
+                f"{k.rsplit('_', 1)[0]} {statistics.median(p[k] for p in found):.1f} ({min(p[k] for p in found):.1f} to "
+                f"{max(p[k] for p in found):.1f})"
+                for k in found[0]
+            )
+            print(
+                f"peaks, {threads} thread(s), median and range over the models: {text}; GFLOPS and GB/s"
+            )
 
 
 def print_start(rows):
-    print(f"\n{'start':18}{'cold compile ms':>16}{'kernels':>9}{'warm load':>11}{'compile':>9}{'first run':>11}{'steady':>9}{'read file':>11}"
-          f"{'extra ms':>10}")
+    print(
+        f"\n{'start':18}{'cold compile ms':>16}{'kernels':>9}{'warm load':>11}{'compile':>9}{'first run':>11}{'steady':>9}{'read file':>11}"
+        f"{'extra ms':>10}"
+    )
     for r in rows:
         if "failed" in r:
             print(f"{r['model']:18} failed: {r['failed']}")
             continue
-        print(f"{r['model']:18}{r['cold_compile_ms']:>16.0f}{r['kernels']:>9}{r['warm_load_ms']:>11.1f}{r['warm_compile_ms']:>9.1f}"
-              f"{r['warm_first_run_ms']:>11.1f}{r['steady_ms']:>9.1f}{r['read_ms']:>11.1f}{r['warm_extra_ms']:>10.1f}")
+        print(
+            f"{r['model']:18}{r['cold_compile_ms']:>16.0f}{r['kernels']:>9}{r['warm_load_ms']:>11.1f}{r['warm_compile_ms']:>9.1f}"
+            f"{r['warm_first_run_ms']:>11.1f}{r['steady_ms']:>9.1f}{r['read_ms']:>11.1f}{r['warm_extra_ms']:>10.1f}"
+        )
     by_name = {r["model"]: r for r in rows if "failed" not in r}
     if "bert" in by_name and "bert_24" in by_name:
-        deep, shallow = (by_name[n]["cold_compile_ms"] - by_name[n]["cold_weights_ms"] for n in ("bert_24", "bert"))
-        print(f"compile time of 24 layers over 12, weights aside: {deep:.0f} over {shallow:.0f} ms, {deep / shallow:.2f}")
+        deep, shallow = (
+            by_name[n]["cold_compile_ms"] - by_name[n]["cold_weights_ms"]
+            for n in ("bert_24", "bert")
+        )
+        print(
+            f"compile time of 24 layers over 12, weights aside: {deep:.0f} over {shallow:.0f} ms, {deep / shallow:.2f}"
+        )
 
 
 def print_contention(rows):
     print("\nMobileNetV2 next to two busy processes, two threads")
     for kind, r in rows.items():
-        print(f"  {kind:14}" + (f"{r['alone_ms']:8.2f} ms alone, {r['contended_ms']:8.2f} ms contended: {r['slowdown']:.2f}x" if "slowdown" in r else r["problem"]))
+        print(
+            f"  {kind:14}"
+            + (
+                f"{r['alone_ms']:8.2f} ms alone, {r['contended_ms']:8.2f} ms contended: {r['slowdown']:.2f}x"
+                if "slowdown" in r
+                else r["problem"]
+            )
+        )
 
 
 # ---- All ----
+
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -420,7 +562,9 @@ def parse():
     parser.add_argument("--threads", help="default 1,2; with --quick 2")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="of one round")
-    parser.add_argument("--quick", action="store_true", help="shorter rounds, two threads, no run in double")
+    parser.add_argument(
+        "--quick", action="store_true", help="shorter rounds, two threads, no run in double"
+    )
     parser.add_argument("--skip", default="", help="models, start, contention")
     parser.add_argument("--models-dir", help="of models.py")
     parser.add_argument("--opset", type=int, default=models.DEFAULT_OPSET)
@@ -433,7 +577,11 @@ def parse():
     args.seconds = args.seconds if args.seconds is not None else (0.1 if args.quick else 0.25)
     args.peers = tuple(k for k in PEERS if k in args.peers.split(","))
     args.skip = args.skip.split(",")
-    args.names = [models.get(n).name for n in args.only.split(",")] if args.only else [m.name for m in models.MODELS.values() if m.headline]
+    args.names = (
+        [models.get(n).name for n in args.only.split(",")]
+        if args.only
+        else [m.name for m in models.MODELS.values() if m.headline]
+    )
     return args
 
 
@@ -462,14 +610,21 @@ def main():
         print_rows(record["rows"], args.peers)
         print_peaks(record["rows"])
     if "start" not in args.skip:
-        names = [n for n in START_MODELS if n in args.names] + (["bert_24"] if "bert" in args.names and not args.quick else [])
-        record["start"] = [measure_start(n, p, args) for n in names if (p := paths.get(n) or path_of(n, args))]
+        names = [n for n in START_MODELS if n in args.names] + (
+            ["bert_24"] if "bert" in args.names and not args.quick else []
+        )
+        record["start"] = [
+            measure_start(n, p, args) for n in names if (p := paths.get(n) or path_of(n, args))
+        ]
         print_start(record["start"])
     if "contention" not in args.skip and paths.get("mobilenetv2"):
         record["contention"] = measure_contention(paths["mobilenetv2"], args)
         print_contention(record["contention"])
     record["seconds"] = time.time() - started
-    print(f"\n{record['seconds']:.0f} s; ratio: Tenon's median over the better of ONNX Runtime's and OpenVINO's; MB: resident beyond the imports")
+    print(
+        f"\n{record['seconds']:.0f} s; ratio: Tenon's median over the better of ONNX Runtime's and "
+        "OpenVINO's; MB: resident beyond the imports"
+    )
     if args.json:
         with open(args.json, "w") as out:
             json.dump(record, out, indent=1)

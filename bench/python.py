@@ -6,6 +6,7 @@
 Each row is the best of rounds in which the candidates took turns, in microseconds (the import: in
 milliseconds), with the quotient and its goal. A peer that is not installed is "not run".
 """
+
 import argparse
 import json
 import os
@@ -15,7 +16,6 @@ import sys
 import time
 
 import numpy as np
-
 import tenon
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -18,10 +18,9 @@ import statistics
 import sys
 import time
 
+import tenon.torch  # noqa: F401
 import torch
 from torch import nn
-
-import tenon.torch  # noqa: F401
 
 
 class Block(nn.Module):
@@ -32,11 +31,17 @@ class Block(nn.Module):
         self.heads = heads
         self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.inner = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.inner = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x):
         b, t, c = x.shape
-        q, k, v = self.qkv(self.first(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.first(x))
+            .view(b, t, 3, self.heads, c // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
         return x + self.inner(self.second(x))
@@ -67,7 +72,10 @@ def networks():
     cnn += [Residual(32), Residual(32), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)]
     return {
         "add_16": (lambda: None, (16,)),
-        "mlp": (lambda: nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)), (64, 256)),
+        "mlp": (
+            lambda: nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)),
+            (64, 256),
+        ),
         "chain_1m": (lambda: None, (1 << 20,)),
         "gpt_4x256": (lambda: nn.Sequential(*[Block(256, 4) for _ in range(4)]), (8, 128, 256)),
         "cnn": (lambda: nn.Sequential(*cnn), (4, 3, 64, 64)),
@@ -128,7 +136,10 @@ def published():
         "gpt2_prefill": lambda: (Plain(gpt2()), (ids(1, 128),)),
         "gpt2_decode": decoding,
         "unet": diffusion,
-        "dlrm": lambda: (Recommender(), (torch.randn(128, 13), torch.randint(0, 10000, (8, 128, 4)))),
+        "dlrm": lambda: (
+            Recommender(),
+            (torch.randn(128, 13), torch.randint(0, 10000, (8, 128, 4))),
+        ),
     }
 
 
@@ -137,7 +148,10 @@ def diffusion():
     from diffusers import UNet2DConditionModel
 
     net = UNet2DConditionModel(
-        sample_size=32, block_out_channels=(160, 320, 640, 640), cross_attention_dim=384, attention_head_dim=8
+        sample_size=32,
+        block_out_channels=(160, 320, 640, 640),
+        cross_attention_dim=384,
+        attention_head_dim=8,
     )
     inputs = (torch.randn(1, 4, 32, 32), torch.tensor([7]), torch.randn(1, 77, 384))
 
@@ -180,7 +194,9 @@ def peers():
         "eager": lambda f: f,
         "empty": lambda f: torch.compile(f, backend=aot_autograd(fw_compiler=nop)),
         "inductor": lambda f: torch.compile(f, backend="inductor"),
-        "inductor, frozen": lambda f: torch.compile(f, backend="inductor", options={"freezing": True}),
+        "inductor, frozen": lambda f: torch.compile(
+            f, backend="inductor", options={"freezing": True}
+        ),
         "tenon": lambda f: torch.compile(f, backend="tenon"),
         "tenon, not stable": lambda f: torch.compile(f, backend="tenon", options={"stable": False}),
         "tenon, frozen": lambda f: torch.compile(f, backend="tenon", options={"freezing": True}),
@@ -200,7 +216,6 @@ def cases(only):
             yield name, "inference", net.eval(), (torch.randn(shape),)
             if name != "linear_100":
                 yield name, "training", make().train(), (torch.randn(shape),)
-
 
     for name, make in published().items():
         if not only or name in only:

@@ -99,7 +99,11 @@ def memory(name, peer):
 def run(name, kind, peer, folder):
     """The figures of one process, or None where the peer cannot run."""
     own = os.path.join(folder, peer)
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": own, "TENON_CACHE_DIR": os.path.join(own, "tenon")}
+    environment = {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": own,
+        "TENON_CACHE_DIR": os.path.join(own, "tenon"),
+    }
     command = [sys.executable, os.path.abspath(__file__), "--child", kind, name, peer]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -118,7 +122,8 @@ def measure(name, kind, rounds):
             for peer in cold:
                 rows[peer].append(run(name, kind, peer, folder) or cold[peer])
     warm = {
-        peer: {key: statistics.median(row[key] for row in list_) for key in list_[0]} for peer, list_ in rows.items()
+        peer: {key: statistics.median(row[key] for row in list_) for key in list_[0]}
+        for peer, list_ in rows.items()
     }
     return cold, warm
 
@@ -127,7 +132,10 @@ def show(name, kind, cold, warm):
     print(f"{name}: {'first call, s' if kind == 'first' else 'training, MiB'}")
     for title, found in (("compiles", cold), ("warm", warm)):
         for peer, row in found.items():
-            cells = ", ".join(f"{key} {value:.2f}" if kind == "first" else f"{key} {value:.0f}" for key, value in row.items())
+            cells = ", ".join(
+                f"{key} {value:.2f}" if kind == "first" else f"{key} {value:.0f}"
+                for key, value in row.items()
+            )
             if kind == "first" and "empty" in found and peer not in ("eager", "empty"):
                 cells += f", beyond tracing {row['seconds'] - found['empty']['seconds']:.2f}"
             print(f"  {title:8} {peer:9} {cells}", flush=True)

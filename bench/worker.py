@@ -9,6 +9,7 @@ line is "THREADS SECONDS", the answer one JSON object with the keys of `tenon be
 first answer describes the set-up. A peer that is not installed answers {"missing": true}, one that
 refuses the model {"failed": REASON}.
 """
+
 import gc
 import importlib.util
 import json
@@ -44,6 +45,7 @@ class Torch:
 
     def __init__(self, name, path, folder):
         import torch
+
         self.torch = torch
         self.imported = rss()
         self.name, self.folder = name, folder
@@ -79,6 +81,7 @@ class OnnxRuntime:
 
     def __init__(self, name, path, folder):
         import onnxruntime
+
         self.ort, self.path = onnxruntime, path
         self.imported = rss()
 
@@ -87,7 +90,9 @@ class OnnxRuntime:
         options = self.ort.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 4
-        self.session = self.ort.InferenceSession(self.path, options, providers=["CPUExecutionProvider"])
+        self.session = self.ort.InferenceSession(
+            self.path, options, providers=["CPUExecutionProvider"]
+        )
         self.feed = feed
 
     def run(self):
@@ -102,6 +107,7 @@ class OpenVino:
 
     def __init__(self, name, path, folder):
         import openvino
+
         self.ov, self.path = openvino, path
         self.imported = rss()
         # f32 stays f32 if the model says f32; a bf16 model may compute in bf16.
@@ -110,12 +116,20 @@ class OpenVino:
 
     def prepare(self, threads, feed):
         self.request = None
-        options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": self.precision}
+        options = {
+            "INFERENCE_NUM_THREADS": threads,
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": self.precision,
+        }
         compiled = self.ov.Core().compile_model(self.path, "CPU", options)
         self.request = compiled.create_infer_request()
         ports = {n: p for p in compiled.inputs for n in p.get_names()}
         for key, value in feed.items():
-            tensor = self.ov.Tensor(value, value.shape, self.ov.Type.bf16) if self.precision == "bf16" else self.ov.Tensor(value)
+            tensor = (
+                self.ov.Tensor(value, value.shape, self.ov.Type.bf16)
+                if self.precision == "bf16"
+                else self.ov.Tensor(value)
+            )
             self.request.set_tensor(ports[key], tensor)
         self.count = len(compiled.outputs)
 
@@ -128,7 +142,9 @@ class OpenVino:
         for i in range(self.count):
             tensor = request.get_output_tensor(i)
             if self.precision == "bf16" and tensor.element_type == self.ov.Type.bf16:
-                found.append((tensor.data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).copy())
+                found.append(
+                    (tensor.data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).copy()
+                )
             else:
                 found.append(tensor.data.copy())
         return found
@@ -151,8 +167,14 @@ def measure(peer, seconds):
         begin = time.perf_counter()
         peer.run()
         times.append((time.perf_counter() - begin) * 1e3)
-    return {"runs": len(times), "median_ms": float(np.median(times)), "min_ms": min(times),
-            "p90_ms": float(np.percentile(times, 90)), "p99_ms": float(np.percentile(times, 99)), "rss_bytes": rss()}
+    return {
+        "runs": len(times),
+        "median_ms": float(np.median(times)),
+        "min_ms": min(times),
+        "p90_ms": float(np.percentile(times, 90)),
+        "p99_ms": float(np.percentile(times, 99)),
+        "rss_bytes": rss(),
+    }
 
 
 def serve(peer, feed):
@@ -184,15 +206,28 @@ def main():
         for i, array in enumerate(peer.arrays(outputs)):
             np.save(os.path.join(folder, f"{kind}.{i}.npy"), array)
         del outputs
-        say({"version": sys.modules[peer_class.package].__version__, "load_ms": (load - begin) * 1e3, "first_run_ms": (first - load) * 1e3,
-             "imported_rss_bytes": peer.imported, "rss_bytes": rss()})
+        say(
+            {
+                "version": sys.modules[peer_class.package].__version__,
+                "load_ms": (load - begin) * 1e3,
+                "first_run_ms": (first - load) * 1e3,
+                "imported_rss_bytes": peer.imported,
+                "rss_bytes": rss(),
+            }
+        )
         if hasattr(peer, "exact") and len(sys.argv) > 5:
             for i, array in enumerate(peer.exact()):
                 np.save(os.path.join(folder, f"exact.{i}.npy"), array)
             say({"exact": True})
         serve(peer, feed)
     except Exception as error:  # a refusal by a peer is a result and must not end the table
-        say({"failed": str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__})
+        say(
+            {
+                "failed": str(error).strip().splitlines()[0][:200]
+                if str(error).strip()
+                else type(error).__name__
+            }
+        )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ agree: one unit is the time to compile one file of the tree (UNIT_SOURCE), measu
 RECORDS is a file that ./check writes: a line `unit SECONDS`, then a line `SECONDS<tab>STAGE<tab>RESULTS`
 for each stage. RESULTS is the JUnit file of ctest, or empty for a stage without tests.
 """
+
 import argparse
 import json
 import math
@@ -38,9 +39,17 @@ HEADER = f"""\
 def unit_seconds(commands):
     """The shortest of three compilations, without ccache. The shortest is the one that other processes
     disturbed least."""
-    entry = next(c for c in json.loads(commands.read_text()) if c["file"].endswith("/" + UNIT_SOURCE))
+    entry = next(
+        c for c in json.loads(commands.read_text()) if c["file"].endswith("/" + UNIT_SOURCE)
+    )
     words = shlex.split(entry["command"])
-    words = words[next(i for i, word in enumerate(words) if re.search(r"clang\+\+|g\+\+|c\+\+", os.path.basename(word))):]
+    words = words[
+        next(
+            i
+            for i, word in enumerate(words)
+            if re.search(r"clang\+\+|g\+\+|c\+\+", os.path.basename(word))
+        ) :
+    ]
     words[words.index("-o") + 1] = os.devnull
     times = []
     for _ in range(3):
@@ -52,7 +61,10 @@ def unit_seconds(commands):
 
 def tests_of(results):
     """Test -> seconds, of ctest's JUnit file."""
-    return {case.get("name"): float(case.get("time", 0)) for case in xml.parse(results).getroot().iter("testcase")}
+    return {
+        case.get("name"): float(case.get("time", 0))
+        for case in xml.parse(results).getroot().iter("testcase")
+    }
 
 
 def read_records(path):
@@ -96,7 +108,9 @@ def report(stages, budgets, fail):
     failed = False
     for stage, (units, tests) in stages.items():
         if stage not in budgets:
-            print(f"budget: stage '{stage}' has no budget: add a line to scripts/budgets.txt ({math.ceil(units * ROOM)} units)")
+            print(
+                f"budget: stage '{stage}' has no budget: add a line to scripts/budgets.txt ({math.ceil(units * ROOM)} units)"
+            )
             failed = failed or fail
             continue
         budget, budgeted = budgets[stage]
@@ -104,10 +118,14 @@ def report(stages, budgets, fail):
             continue
         over = fail and units > FAILS_AT * budget
         failed = failed or over
-        print(f"budget: stage '{stage}' took {units:.0f} units, its budget is {budget:.0f}"
-              f"{f': more than {FAILS_AT} times, FAILED' if over else ''}")
+        print(
+            f"budget: stage '{stage}' took {units:.0f} units, its budget is {budget:.0f}"
+            f"{f': more than {FAILS_AT} times, FAILED' if over else ''}"
+        )
         for name, took, may in grew(tests, budgeted):
-            print(f"budget:   {name} took {took:.1f} units, {took - may:.1f} more than its line says")
+            print(
+                f"budget:   {name} took {took:.1f} units, {took - may:.1f} more than its line says"
+            )
     return failed
 
 

@@ -17,7 +17,7 @@ TENON_FULL_PACKAGES=(chromium oclgrind)
 # Pinned, so that a new version of a tool cannot change the results of tests.
 TENON_TEST_PYTHON=(
   clang-format==19.1.7 lit==18.1.8 mpmath==1.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1
-  scikit-build-core==1.1.2 nanobind==3.1.0 pytest==9.2.0 mypy==2.4.1
+  scikit-build-core==1.1.2 nanobind==3.1.0 pytest==9.2.0 mypy==2.4.1 ruff==0.17.6
   array-api-strict==2.6 hypothesis==6.170.15
   array-api-compat==1.16.0 array-api-extra==0.11.5 scikit-learn==1.9.1
 )

@@ -9,6 +9,7 @@ Writes FOLDER/reach: `CTestTestfile.cmake` with the chosen tests, so that `ctest
 FOLDER/reach` runs them, `targets` with what ninja has to build for them, and `left` with the tests
 that the change reaches and that are left to ./check. reach_choice.py says how tests are chosen.
 """
+
 import argparse
 import os
 import pathlib
@@ -45,8 +46,11 @@ def choose(files, tests):
     for name in files:
         choice.add(name)
     entries = choice.tests.entries
-    needed = {fixture for name in choice.chosen
-              for fixture in entries[name].property_list("FIXTURES_REQUIRED")}
+    needed = {
+        fixture
+        for name in choice.chosen
+        for fixture in entries[name].property_list("FIXTURES_REQUIRED")
+    }
     for entry in entries.values():
         if needed & set(entry.property_list("FIXTURES_SETUP")):
             choice.take(entry)
@@ -59,8 +63,7 @@ def command(choice, entry):
     parts = choice.parts_of(entry)
     if parts is None:
         return entry.command
-    words = [word for word in entry.command
-             if not any(holds(word, part) for part in entry.parts)]
+    words = [word for word in entry.command if not any(holds(word, part) for part in entry.parts)]
     return words + parts
 
 
@@ -73,8 +76,10 @@ def statement(choice, entry):
     properties["LABELS"] = ";".join(label for label in entry.labels() if label != "full")
     pairs = " ".join(f'{key} "{value}"' for key, value in properties.items())
     words = " ".join(map(quote, command(choice, entry)))
-    return f"add_test([=[{entry.name}]=] {words})\n" \
-           f"set_tests_properties([=[{entry.name}]=] PROPERTIES {pairs})\n"
+    return (
+        f"add_test([=[{entry.name}]=] {words})\n"
+        f"set_tests_properties([=[{entry.name}]=] PROPERTIES {pairs})\n"
+    )
 
 
 def is_installed(choice, output):
@@ -85,7 +90,8 @@ def is_installed(choice, output):
     made_from = choice.graph.sources_of(output) or [""]
     others = [choice.root + "/tests", choice.root + "/bench", choice.build + "/tests"]
     return "/CMakeFiles/" not in output and not any(
-        holds(folder, name) for folder in others for name in [output, *made_from])
+        holds(folder, name) for folder in others for name in [output, *made_from]
+    )
 
 
 def targets(choice):
@@ -100,12 +106,20 @@ def targets(choice):
         built = tests.built_paths(entry, choice.parts_of(entry))
         if choice.build in built:
             return ["all"]
-        needed |= {output for output, edge in graph.made_by.items()
-                   if edge.is_program() and any(holds(place, output) for place in built)}
+        needed |= {
+            output
+            for output, edge in graph.made_by.items()
+            if edge.is_program() and any(holds(place, output) for place in built)
+        }
         if name in users or entry.parts:
             needed |= set(installed)
-    needed |= {link for output in needed for edge in graph.users.get(output, ())
-               if edge.rule == "CMAKE_SYMLINK_LIBRARY" for link in edge.outputs}
+    needed |= {
+        link
+        for output in needed
+        for edge in graph.users.get(output, ())
+        if edge.rule == "CMAKE_SYMLINK_LIBRARY"
+        for link in edge.outputs
+    }
     return sorted(os.path.relpath(output, choice.build) for output in needed)
 
 

@@ -7,6 +7,7 @@ nearly every test: of these the ones with the label `end_to_end` run, and the ot
 ./check. Tests with the label `full` or `random` run only for a change in their own folder, or in a
 sample that they name.
 """
+
 import collections
 import functools
 import os
@@ -41,9 +42,14 @@ class Choice:
         self.chosen[entry.name].add(part or entry.name)
 
     def take_near(self, entry, path, part=None):
-        own = path in self.tests.sources(entry) or any(
-            holds(folder, path) and holds(self.root + "/tests", folder)
-            for folder in self.tests.folders(entry)) or holds(self.root + "/samples", path)
+        own = (
+            path in self.tests.sources(entry)
+            or any(
+                holds(folder, path) and holds(self.root + "/tests", folder)
+                for folder in self.tests.folders(entry)
+            )
+            or holds(self.root + "/samples", path)
+        )
         if {"full", "random"} & set(entry.labels()) and not own:
             self.left.add(entry.name)
         else:
@@ -54,7 +60,8 @@ class Choice:
         for entry, part in places:
             files = entry.property_list("END_TO_END_FILES")
             if "end_to_end" in entry.labels() and (
-                    not files or any(f"/{name}" in part for name in files)):
+                not files or any(f"/{name}" in part for name in files)
+            ):
                 self.take(entry, part)
             else:
                 self.left.add(entry.name)
@@ -95,25 +102,40 @@ class Choice:
         return self.graph.made_by[output].is_program()
 
     def _is_core_library(self, output):
-        return "SHARED_LIBRARY" in self.graph.made_by[output].rule and \
-            not holds(self.build + "/tests", output)
+        return "SHARED_LIBRARY" in self.graph.made_by[output].rule and not holds(
+            self.build + "/tests", output
+        )
 
     def _is_installed_program(self, output):
         return self._is_program(output) and not any(
-            holds(f"{self.build}/{folder}", output) for folder in ("tests", "python"))
+            holds(f"{self.build}/{folder}", output) for folder in ("tests", "python")
+        )
 
     @functools.cached_property
     def users_of_build(self):
         """The tests that use what is installed, the command, libtenon or plugins: (entry, part)."""
+
         def uses(entry):
-            linked = [name for program in self.tests.programs(entry)
-                      for name in self.graph.made_by[program].inputs + self.tests.loaded(program)]
-            outside = [path for path in self.tests.built_paths(entry)
-                       if not holds(self.build + "/tests", path)]
-            return bool(outside) or any(name in self.graph.made_by and self._is_core_library(name)
-                                        for name in linked)
-        return [(entry, part) for entry in self.tests.entries.values() if uses(entry)
-                for part in entry.parts or [None]]
+            linked = [
+                name
+                for program in self.tests.programs(entry)
+                for name in self.graph.made_by[program].inputs + self.tests.loaded(program)
+            ]
+            outside = [
+                path
+                for path in self.tests.built_paths(entry)
+                if not holds(self.build + "/tests", path)
+            ]
+            return bool(outside) or any(
+                name in self.graph.made_by and self._is_core_library(name) for name in linked
+            )
+
+        return [
+            (entry, part)
+            for entry in self.tests.entries.values()
+            if uses(entry)
+            for part in entry.parts or [None]
+        ]
 
     def _own_tests(self, path):
         """A file of a test, and files that tests name or that lie in their folders."""
@@ -126,7 +148,12 @@ class Choice:
                 self.take_near(entry, path)
                 used = True
         # A script may be an input of the build, and tests name it too.
-        if used or path in self.graph.users and not path.endswith(".py") or path in self.graph.includers:
+        if (
+            used
+            or path in self.graph.users
+            and not path.endswith(".py")
+            or path in self.graph.includers
+        ):
             return
         named = self.names.of_file(path)
         if holds(self.root + "/tests", path) and not path.endswith(PAGES):
@@ -136,10 +163,15 @@ class Choice:
             self.take_near(entry, path, part)
 
     def _in_folder(self, folder):
-        return [(entry, part) for entry in self.tests.entries.values()
-                for part in entry.parts or [None]
-                if any(holds(folder, place) for place in
-                       ([os.path.dirname(part)] if part else self.tests.folders(entry)))]
+        return [
+            (entry, part)
+            for entry in self.tests.entries.values()
+            for part in entry.parts or [None]
+            if any(
+                holds(folder, place)
+                for place in ([os.path.dirname(part)] if part else self.tests.folders(entry))
+            )
+        ]
 
     def _nearest(self, path):
         """The tests that lie nearest around a file of the tests, for those that no test names."""
@@ -149,21 +181,31 @@ class Choice:
             if found:
                 return found
             folder = os.path.dirname(folder)
-        return [(entry, None) for entry in self.tests.entries.values()
-                if entry.parts and top in entry.command]
+        return [
+            (entry, None)
+            for entry in self.tests.entries.values()
+            if entry.parts and top in entry.command
+        ]
 
     def _test_programs(self, path, made, of_core):
         """The tests whose own programs are made of the file; of a file of core the unit tests."""
-        own = [output for output in made
-               if self._is_program(output) and holds(self.build + "/tests", output)]
+        own = [
+            output
+            for output in made
+            if self._is_program(output) and holds(self.build + "/tests", output)
+        ]
         for entry in self.tests.entries.values() if own else []:
             if of_core and "unit" not in entry.labels():
                 continue  # they run much else
             for part in entry.parts or [None]:
                 used = self.tests.built_paths(entry, [part] if part else [])
                 used.update(*(self.tests.loaded(program) for program in self.tests.programs(entry)))
-                if any(holds(place, output) for output in own for place in used
-                       if place.startswith(self.build + "/tests/")):
+                if any(
+                    holds(place, output)
+                    for output in own
+                    for place in used
+                    if place.startswith(self.build + "/tests/")
+                ):
                     self.take_near(entry, path, part)
 
     def _room(self, path, made):
@@ -202,8 +244,11 @@ class Choice:
         importers = self._importers(linked or "")
         for entry, part, text in importers:
             words = words_of(part or entry.name)
-            if (words and words <= own) or own <= words or (
-                    stem in text and importing.search(text)):
+            if (
+                (words and words <= own)
+                or own <= words
+                or (stem in text and importing.search(text))
+            ):
                 self.take_near(entry, path, part)
         self.take_end_to_end((entry, part) for entry, part, _ in importers)
         return True

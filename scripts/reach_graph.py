@@ -29,7 +29,7 @@ class Edge:
         def paths(text):
             return [os.path.join(folder, word) for word in split_words(text)]
 
-        outputs, inputs = re.split(r"(?<!\$): ?", line[len("build "):], maxsplit=1)
+        outputs, inputs = re.split(r"(?<!\$): ?", line[len("build ") :], maxsplit=1)
         outputs = outputs.replace("${cmake_ninja_workdir}", "")
         rule, _, inputs = inputs.partition(" ")
         inputs, _, later = inputs.partition("||")
@@ -82,8 +82,12 @@ class Graph:
         """Included file -> files that include it. A name that several files of other folders end
         with stands for all of them."""
         sources = [str(self.root / name) for name in self.files]
-        sources += [name for edge in self.edges for name in edge.inputs + edge.outputs
-                    if name.startswith(str(self.build))]
+        sources += [
+            name
+            for edge in self.edges
+            for name in edge.inputs + edge.outputs
+            if name.startswith(str(self.build))
+        ]
         sources = {name for name in sources if pathlib.PurePath(name).suffix in SOURCE}
         by_name = collections.defaultdict(list)
         for name in sources:
@@ -95,8 +99,11 @@ class Graph:
             for name in INCLUDE.findall(pathlib.Path(source).read_text(errors="replace")):
                 near = os.path.normpath(os.path.join(os.path.dirname(source), name))
                 ending = "/" + re.sub(r"^(\.\./)+", "", name)
-                found = [near] if near in sources else [
-                    path for path in by_name[os.path.basename(name)] if path.endswith(ending)]
+                found = (
+                    [near]
+                    if near in sources
+                    else [path for path in by_name[os.path.basename(name)] if path.endswith(ending)]
+                )
                 for path in found:
                     includers[path].add(source)
         return includers
@@ -114,8 +121,10 @@ class Graph:
                 if lists.startswith(str(self.root)) and lists.endswith("/CMakeLists.txt"):
                     words = re.split(r"[\s()\"/;]", pathlib.Path(lists).read_text())
                     folders += [os.path.dirname(lists)] * (name in words)
-        prefixes = tuple(f"{self.build}/{os.path.relpath(folder, self.root)}/CMakeFiles/".replace(
-            "/./", "/") for folder in folders)
+        prefixes = tuple(
+            f"{self.build}/{os.path.relpath(folder, self.root)}/CMakeFiles/".replace("/./", "/")
+            for folder in folders
+        )
         return {output for output in self.made_by if prefixes and output.startswith(prefixes)}
 
     def made_from(self, path, everything=False):
@@ -148,5 +157,8 @@ class Graph:
     @functools.cache
     def defined_paths(self, output):
         """Paths that a program's sources are compiled with, as macros."""
-        return {path for made in self._objects(output)
-                for path in re.findall(r'\\"(/[^"\\]+)\\"', made.defines)}
+        return {
+            path
+            for made in self._objects(output)
+            for path in re.findall(r'\\"(/[^"\\]+)\\"', made.defines)
+        }

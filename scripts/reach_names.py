@@ -4,6 +4,7 @@ What a test names is in its command, its environment, its text and the targets t
 depends on. A comment `Reaches: A, B` in its text names more, and `Reaches only: A, B` says that the
 text names other things without using them.
 """
+
 import functools
 import os
 import re
@@ -25,14 +26,19 @@ class Names:
             found = [(part, read(part)) for part in entry.parts]
         else:
             found = [(None, "\n".join(map(read, self.tests.sources(entry))))]
-        return [(part, only.group() if (only := ONLY.search(text)) else text.replace('" / "', "/"))
-                for part, text in found]
+        return [
+            (part, only.group() if (only := ONLY.search(text)) else text.replace('" / "', "/"))
+            for part, text in found
+        ]
 
     def of_file(self, path):
         """The tests that name a file of no program, or a folder that it lies in: (entry, part)."""
         words, pattern = self._pattern(path)
-        found = [(entry, None) for entry in self.tests.entries.values()
-                 if not entry.parts and self._is_given(entry, path)]
+        found = [
+            (entry, None)
+            for entry in self.tests.entries.values()
+            if not entry.parts and self._is_given(entry, path)
+        ]
         for entry in self.tests.entries.values():
             for part, text in self.texts(entry):
                 if any(word in text for word in words) and pattern.search(text):
@@ -42,12 +48,18 @@ class Names:
     def _is_given(self, entry, path):
         """Whether a command or a program's macro has the file, or a folder around it. What lies
         directly below the root is what a compiler searches for headers."""
-        macros = [word for program in self.tests.programs(entry)
-                  for word in self.graph.defined_paths(program)]
+        macros = [
+            word
+            for program in self.tests.programs(entry)
+            for word in self.graph.defined_paths(program)
+        ]
         return path in macros or any(
-            holds(word, path) and not holds(self.root + "/tests", word)
+            holds(word, path)
+            and not holds(self.root + "/tests", word)
             and (os.path.dirname(word) != self.root or path.endswith((".h", ".hpp")))
-            for word in entry.paths(self.root) if word != self.root)
+            for word in entry.paths(self.root)
+            if word != self.root
+        )
 
     def _pattern(self, path):
         """Finds a file in a text: its path, or as much of its end as no other file has, or a folder
@@ -56,15 +68,22 @@ class Names:
         name = os.path.relpath(path, self.root)
         folder, base = os.path.split(name)
         whole = [name] if "." in name or "/" in name else []
-        ends = [end for end in (base, f"{os.path.basename(folder)}/{base}")
-                if "." in base and self._is_unique(end)]
+        ends = [
+            end
+            for end in (base, f"{os.path.basename(folder)}/{base}")
+            if "." in base and self._is_unique(end)
+        ]
         modules = [base.removesuffix(".py")] if base.endswith(".py") else []
         folders = self._folders(folder)
         choices = [rf"(?<![\w./-]){re.escape(word)}(?![\w-])" for word in whole]
         choices += [rf"(?<![\w.-]){re.escape(word)}(?![\w-])" for word in ends]
         choices += [rf"^\s*(?:from|import)\s+{word}\b" for word in modules]
-        choices += [rf"(?<![\w.-]){re.escape(word)}(?!/?[\w.-])" if "/" in word
-                    else rf"[\"'/]{re.escape(word)}(?=[\"']|/[\"'*$])" for word in folders]
+        choices += [
+            rf"(?<![\w.-]){re.escape(word)}(?!/?[\w.-])"
+            if "/" in word
+            else rf"[\"'/]{re.escape(word)}(?=[\"']|/[\"'*$])"
+            for word in folders
+        ]
         return whole + ends + modules + folders, re.compile("|".join(choices) or "(?!)", re.M)
 
     def _is_unique(self, end):
@@ -91,7 +110,8 @@ class Names:
         token = re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])")
         quoted = re.compile(
             rf"[\"',.]{name}[\"',:]|--devices?[ =]\S*{token.pattern}|LAYERS=\S*{token.pattern}"
-            rf"|{token.pattern}\.(plugin\.json|so)\b|(#|//) Reaches[\w ]*: .*{token.pattern}")
+            rf"|{token.pattern}\.(plugin\.json|so)\b|(#|//) Reaches[\w ]*: .*{token.pattern}"
+        )
         strong, weak, lines = [], [], []
         for entry in self.tests.entries.values():
             by_itself = not entry.parts and self._names_itself(entry, token, output)
@@ -107,6 +127,7 @@ class Names:
 
     def _names_itself(self, entry, token, output):
         words = entry.words().replace(self.build, "").replace(self.root, "")
-        loaded = [name for program in self.tests.programs(entry)
-                  for name in self.tests.loaded(program)]
+        loaded = [
+            name for program in self.tests.programs(entry) for name in self.tests.loaded(program)
+        ]
         return bool(token.search(words)) or output in loaded

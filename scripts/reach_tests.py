@@ -5,6 +5,7 @@ built yet too, and properties of this tree's own:
 
     END_TO_END_FILES   of an entry with the label `end_to_end`: only these of its files are run
 """
+
 import functools
 import os
 import pathlib
@@ -45,8 +46,9 @@ class Entry:
     def set_properties(self, text):
         for key, value in STRING.findall(text):
             if key and key != "_BACKTRACE_TRIPLES":
-                self.properties[key] = unescape(value) if key in ("TIMEOUT", "WORKING_DIRECTORY") \
-                    else value
+                self.properties[key] = (
+                    unescape(value) if key in ("TIMEOUT", "WORKING_DIRECTORY") else value
+                )
 
     def property_list(self, key):
         return split_list(self.properties.get(key, ""))
@@ -94,19 +96,29 @@ class Tests:
 
     def _parts(self, entry):
         """The files that lit or pytest finds in the folders of its command."""
+
         def is_part(name):
             base = os.path.basename(name)
-            return re.fullmatch(r"test_.*\.py|.*_test\.py", base) if "pytest" in entry.command \
+            return (
+                re.fullmatch(r"test_.*\.py|.*_test\.py", base)
+                if "pytest" in entry.command
                 else base.endswith(TEXT_TESTS) and "/Inputs/" not in name
+            )
+
         if entry.command[0].rpartition("/")[2] != "lit" and "pytest" not in entry.command:
             return []
         ignored = {word.partition("=")[2] for word in entry.command if word.startswith("--ignore=")}
         named = [word for word in entry.command[1:] if word.startswith(str(self.root))]
         files = [str(self.root / name) for name in self.graph.files]
         excluded = self._excluded_by_lit() if "pytest" not in entry.command else set()
-        return [name for name in files if is_part(name) and name not in ignored
-                and not excluded & set(name.split("/"))
-                and any(name == word or name.startswith(word + "/") for word in named)]
+        return [
+            name
+            for name in files
+            if is_part(name)
+            and name not in ignored
+            and not excluded & set(name.split("/"))
+            and any(name == word or name.startswith(word + "/") for word in named)
+        ]
 
     def _excluded_by_lit(self):
         excludes = re.search(r"^config\.excludes = \[(.*)\]$", self._settings_of_lit(), re.M)
@@ -120,8 +132,10 @@ class Tests:
         """What %fake_x of a text test stands for: the paths of the build folder in it."""
         append = re.compile(r'substitutions\.append\(\("(%\w+)", f"(.*)"\)\)')
         folder = re.compile(r"\{build\}/([\w/.-]+)")
-        return {name: [str(self.build / path) for path in folder.findall(value)]
-                for name, value in append.findall(self._settings_of_lit())}
+        return {
+            name: [str(self.build / path) for path in folder.findall(value)]
+            for name, value in append.findall(self._settings_of_lit())
+        }
 
     @functools.cache
     def scripts(self, entry):
@@ -135,10 +149,15 @@ class Tests:
                 continue
             found.append(path)
             names = re.findall(r"[\w/]+\.(?:sh|py)\b", read(path))
-            names += [name.replace(".", "/") + ".py" for name in
-                      re.findall(r"^\s*(?:from|import)\s+([\w.]+)", read(path), re.M)]
-            folders = [str(folder) for folder in pathlib.Path(path).parents
-                       if self.root / "tests" in [folder, *folder.parents]]
+            names += [
+                name.replace(".", "/") + ".py"
+                for name in re.findall(r"^\s*(?:from|import)\s+([\w.]+)", read(path), re.M)
+            ]
+            folders = [
+                str(folder)
+                for folder in pathlib.Path(path).parents
+                if self.root / "tests" in [folder, *folder.parents]
+            ]
             near = [os.path.join(folder, name) for name in names for folder in folders]
             waiting += [name for name in near if os.path.isfile(name)]
         return found
@@ -161,8 +180,9 @@ class Tests:
     def lists(self, path, entry):
         """Whether a path is the CMakeLists.txt that a test comes from."""
         folder = os.path.relpath(os.path.dirname(path), self.root)
-        return path.endswith("/CMakeLists.txt") and \
-            os.path.normpath(self.build / folder) == str(entry.folder)
+        return path.endswith("/CMakeLists.txt") and os.path.normpath(self.build / folder) == str(
+            entry.folder
+        )
 
     @functools.cache
     def folders(self, entry):
@@ -178,8 +198,11 @@ class Tests:
         if entry.parts:
             paths.discard(str(self.build))  # says where the build is, not what is used of it
         for program in self.programs(entry):
-            paths |= {path for path in self.graph.defined_paths(program)
-                      if path.startswith(f"{self.build}/")}
+            paths |= {
+                path
+                for path in self.graph.defined_paths(program)
+                if path.startswith(f"{self.build}/")
+            }
         for part in entry.parts if parts is None else parts:
             paths |= self._paths_of_part(part)
         return paths

@@ -1,6 +1,6 @@
 """Writes the polynomials of frontends/torch/decompositions/series.py, fitted with mpmath (pip install mpmath).
 
-    python3 scripts/series.py > frontends/torch/decompositions/series.py
+python3 scripts/series.py > frontends/torch/decompositions/series.py
 """
 
 import mpmath as mp
@@ -27,7 +27,9 @@ def phase(order, x):
     """The parts of J and Y that vary slowly, as factors of cos and sin."""
     angle = x - (2 * order + 1) * mp.pi / 4
     j, y, size = mp.besselj(order, x), mp.bessely(order, x), mp.sqrt(mp.pi * x / 2)
-    return size * (j * mp.cos(angle) + y * mp.sin(angle)), size * (y * mp.cos(angle) - j * mp.sin(angle)) * x
+    return size * (j * mp.cos(angle) + y * mp.sin(angle)), size * (
+        y * mp.cos(angle) - j * mp.sin(angle)
+    ) * x
 
 
 def squared(f, bound):
@@ -39,17 +41,38 @@ def fits():
     eight, two = mp.mpf(8), mp.mpf(2)
     for v in (0, 1):
         yield f"I{v}_NEAR", 22, lambda t: mp.besseli(v, reach(0, 8)(t)) * mp.exp(-reach(0, 8)(t))
-        yield f"I{v}_FAR", 16, lambda t: (lambda x: mp.besseli(v, x) * mp.exp(-x) * mp.sqrt(x))(far(eight)(t))
-        yield f"K{v}_FAR", 18, lambda t: (lambda x: mp.besselk(v, x) * mp.exp(x) * mp.sqrt(x))(far(two)(t))
+        yield (
+            f"I{v}_FAR",
+            16,
+            lambda t: (lambda x: mp.besseli(v, x) * mp.exp(-x) * mp.sqrt(x))(far(eight)(t)),
+        )
+        yield (
+            f"K{v}_FAR",
+            18,
+            lambda t: (lambda x: mp.besselk(v, x) * mp.exp(x) * mp.sqrt(x))(far(two)(t)),
+        )
         yield f"P{v}", 12, lambda t: phase(v, far_squared(eight)(t))[0]
         yield f"Q{v}", 12, lambda t: phase(v, far_squared(eight)(t))[1]
     yield "K0_NEAR", 12, squared(lambda x: mp.besselk(0, x) + mp.log(x / 2) * mp.besseli(0, x), two)
-    yield "K1_NEAR", 12, squared(lambda x: (mp.besselk(1, x) - mp.log(x / 2) * mp.besseli(1, x)) * x, two)
+    yield (
+        "K1_NEAR",
+        12,
+        squared(lambda x: (mp.besselk(1, x) - mp.log(x / 2) * mp.besseli(1, x)) * x, two),
+    )
     yield "J0_NEAR", 20, squared(lambda x: mp.besselj(0, x), eight)
     yield "J1_NEAR", 20, squared(lambda x: mp.besselj(1, x) / x, eight)
-    yield "Y0_NEAR", 20, squared(lambda x: mp.bessely(0, x) - 2 / mp.pi * mp.log(x) * mp.besselj(0, x), eight)
-    yield "Y1_NEAR", 20, squared(
-        lambda x: (mp.bessely(1, x) - 2 / mp.pi * (mp.log(x) * mp.besselj(1, x) - 1 / x)) / x, eight
+    yield (
+        "Y0_NEAR",
+        20,
+        squared(lambda x: mp.bessely(0, x) - 2 / mp.pi * mp.log(x) * mp.besselj(0, x), eight),
+    )
+    yield (
+        "Y1_NEAR",
+        20,
+        squared(
+            lambda x: (mp.bessely(1, x) - 2 / mp.pi * (mp.log(x) * mp.besselj(1, x) - 1 / x)) / x,
+            eight,
+        ),
     )
     yield "ERFCX", 24, scaled_complement
 
@@ -65,7 +88,9 @@ def scaled_complement(t):
 
 
 def main():
-    print('"""Polynomials in t of [-1, 1], the highest power first. Written by scripts/series.py."""\n')
+    print(
+        '"""Polynomials in t of [-1, 1], the highest power first. Written by scripts/series.py."""\n'
+    )
     for name, count, function in fits():
         edge = mp.mpf(10) ** -8  # where x is infinite at t = -1
         numbers = mp.chebyfit(function, [-1 + edge, 1], count)

@@ -19,6 +19,7 @@ Prints one line per violation and exits with 1.
     tree_rules.py                  all rules
     tree_rules.py --links FOLDER   only the links of the pages below FOLDER, which may be installed
 """
+
 import ast
 import collections
 import fnmatch
@@ -33,8 +34,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE = {".h", ".hpp", ".c", ".cpp"}
 
 # Headers of tenon/cpp that need nothing but the ABI: facts that all rooms share.
-SHARED = ["tenon/cpp/arithmetic.hpp", "tenon/cpp/elements.hpp", "tenon/cpp/instructions.hpp", "tenon/cpp/likely_size.hpp",
-          "tenon/cpp/record.hpp"]
+SHARED = [
+    "tenon/cpp/arithmetic.hpp",
+    "tenon/cpp/elements.hpp",
+    "tenon/cpp/instructions.hpp",
+    "tenon/cpp/likely_size.hpp",
+    "tenon/cpp/record.hpp",
+]
 # room -> prefixes that its files may include from this tree (its own folder is always allowed)
 MAY_INCLUDE = {
     "sdk/tenon": ["tenon/abi/"],
@@ -49,22 +55,40 @@ MAY_INCLUDE = {
     "passes": ["tenon/"],
     "frontends": ["tenon/"],
     "samples": ["tenon/"],
-    "core": ["tenon/tenon.h", "tenon/abi/", "tenon/cpp/interfaces.hpp", "tenon/cpp/sha256.hpp", "tenon/cpp/size_rule.hpp", "tenon/cpp/text.hpp", *SHARED, "core/"],
+    "core": [
+        "tenon/tenon.h",
+        "tenon/abi/",
+        "tenon/cpp/interfaces.hpp",
+        "tenon/cpp/sha256.hpp",
+        "tenon/cpp/size_rule.hpp",
+        "tenon/cpp/text.hpp",
+        *SHARED,
+        "core/",
+    ],
 }
 # Includes of core that remain until the host offers a call instead: (file, header): why. This table
 # may only shrink.
 WAITING = {
-    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/discovery/places.h"):
-        "whether the place of a file may be trusted",
-    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/loading/tables.h"):
-        "adopting a record: what its tables offer",
-    ("sdk/tools/conform/checks/ops/meaning.cpp", "core/op/evaluate.h"):
-        "running an op's scalar program: "
-        "the registry evaluates by the reference where there is one",
-    ("sdk/tools/conform/subject/subject.cpp", "core/host/discovery/places.h"):
-        "where the library of a manifest lies",
-    ("sdk/tools/conform/subject/subject.h", "core/host/discovery/manifest.h"):
-        "reading a manifest as the host does, with its errors",
+    (
+        "sdk/tools/conform/checks/manifest/manifest.cpp",
+        "core/host/discovery/places.h",
+    ): "whether the place of a file may be trusted",
+    (
+        "sdk/tools/conform/checks/manifest/manifest.cpp",
+        "core/host/loading/tables.h",
+    ): "adopting a record: what its tables offer",
+    (
+        "sdk/tools/conform/checks/ops/meaning.cpp",
+        "core/op/evaluate.h",
+    ): "running an op's scalar program: the registry evaluates by the reference where there is one",
+    (
+        "sdk/tools/conform/subject/subject.cpp",
+        "core/host/discovery/places.h",
+    ): "where the library of a manifest lies",
+    (
+        "sdk/tools/conform/subject/subject.h",
+        "core/host/discovery/manifest.h",
+    ): "reading a manifest as the host does, with its errors",
 }
 # The folders of kernelgen and what each may include. Includes have no cycles, so that a reader of
 # one stage needs none of the later ones. Folders that are not listed (device, testing) and tests
@@ -79,7 +103,9 @@ KERNELGEN = {
     "print": ["ir", "loops", "print"],
 }
 for folder, seen in KERNELGEN.items():
-    MAY_INCLUDE[f"sdk/tenon/kernelgen/{folder}"] = ["tenon/abi/", *SHARED] + [f"tenon/kernelgen/{other}/" for other in seen]
+    MAY_INCLUDE[f"sdk/tenon/kernelgen/{folder}"] = ["tenon/abi/", *SHARED] + [
+        f"tenon/kernelgen/{other}/" for other in seen
+    ]
 # The packages of Python: the folder of each.
 PACKAGES = {"tenon.torch": "frontends/torch", "tenon": "frontends/python/tenon"}
 # The rooms of these packages, and what each may import of them besides itself. PUBLIC means all
@@ -93,7 +119,13 @@ PYTHON_ROOMS = {
     "tenon.torch.lowerings": [PUBLIC, "tenon.torch.graph"],
     "tenon.torch.decompositions": [PUBLIC, "tenon.torch.lowerings"],
     "tenon.torch.program": [PUBLIC, "tenon.torch.graph", "tenon.torch.lowerings"],
-    "tenon.torch.capture": [PUBLIC, "tenon.torch.graph", "tenon.torch.lowerings", "tenon.torch.decompositions", "tenon.torch.program"],
+    "tenon.torch.capture": [
+        PUBLIC,
+        "tenon.torch.graph",
+        "tenon.torch.lowerings",
+        "tenon.torch.decompositions",
+        "tenon.torch.program",
+    ],
 }
 MOST_MODULES = 30  # in a folder of a package (ADR 0027)
 # Folders that are divided into rooms, and what each room may include of the others. Includes have no
@@ -171,8 +203,8 @@ FORBIDDEN_IN_CORE = {
     "format": "coreml gguf hdf5 npy npz onnx pickle protobuf protozero safetensors tflite",
     "vendor": "amd apple intel nvidia qualcomm",
     "library": "amdhip blas clang cublas cuda cudart cudnn dnnl hip level_zero llvm metal miopen "
-               "mkl mpi nccl nvrtc onednn openblas opencl pocl rccl rocblas rocm spirv sycl tbb "
-               "vulkan ze_loader",
+    "mkl mpi nccl nvrtc onednn openblas opencl pocl rccl rocblas rocm spirv sycl tbb "
+    "vulkan ze_loader",
     "framework": "jax numpy pytorch tensorflow torch",
 }
 # Words in core's string literals that are also the name of an op or a device: where they are
@@ -201,15 +233,20 @@ ALLOWED_IN_CORE = {
 }
 # Matches whole words in any case, also after `lib`, and parts of NamesLikeThis.
 FORBIDDEN = {
-    what: re.compile(rf"(?i:(?<![a-z])(?:lib)?({words.replace(' ', '|')})(?![a-z]))|"
-                     rf"({words.title().replace(' ', '|')})(?![a-z])")
+    what: re.compile(
+        rf"(?i:(?<![a-z])(?:lib)?({words.replace(' ', '|')})(?![a-z]))|"
+        rf"({words.title().replace(' ', '|')})(?![a-z])"
+    )
     for what, words in FORBIDDEN_IN_CORE.items()
 }
 FEWEST_OPS = 100  # with fewer pages than this, the search for names of ops would find nothing
 # A comment, a character, a raw string or a string. Strings match too, so that "//" within one does
 # not begin a comment.
-TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\[^\n][0-9a-fA-F]*)'|"
-                   r'R"(\w*)\((.*?)\)\1"|"((?:[^"\\\n]|\\.)*)"', re.S)
+TOKEN = re.compile(
+    r"//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\[^\n][0-9a-fA-F]*)'|"
+    r'R"(\w*)\((.*?)\)\1"|"((?:[^"\\\n]|\\.)*)"',
+    re.S,
+)
 
 
 def sources():
@@ -253,7 +290,12 @@ def module_name(file):
     """The name of a module of PACKAGES; None for another file."""
     for package, folder in PACKAGES.items():
         if file.startswith(folder + "/") and file.endswith(".py"):
-            inner = file[len(folder) + 1 : -len(".py")].replace("/", ".").removesuffix("__init__").rstrip(".")
+            inner = (
+                file[len(folder) + 1 : -len(".py")]
+                .replace("/", ".")
+                .removesuffix("__init__")
+                .rstrip(".")
+            )
             return f"{package}.{inner}" if inner else package
     return None
 
@@ -262,7 +304,9 @@ def statements(body, typed=False):
     """All statements of a body and those inside them, and whether they are under TYPE_CHECKING."""
     for statement in body:
         yield statement, typed
-        only_types = isinstance(statement, ast.If) and getattr(statement.test, "id", "") == "TYPE_CHECKING"
+        only_types = (
+            isinstance(statement, ast.If) and getattr(statement.test, "id", "") == "TYPE_CHECKING"
+        )
         yield from statements(getattr(statement, "body", ()), typed or only_types)
         for part in ("orelse", "finalbody", "handlers", "cases"):
             yield from statements(getattr(statement, part, ()), typed)
@@ -293,12 +337,17 @@ def python_arrows(files):
     modules = {name: file for file in files if (name := module_name(file))}
     arrows = {}
     for file in files:
-        if not file.endswith(".py") or not file.startswith(("scripts/", *(room + "/" for room in SOURCE_ROOMS))):
+        if not file.endswith(".py") or not file.startswith(
+            ("scripts/", *(room + "/" for room in SOURCE_ROOMS))
+        ):
             continue
         folder = file.rpartition("/")[0]
         arrows[file] = {}
         text = (ROOT / file).read_text(errors="replace")
-        siblings = (f"{folder}/{name}.py" in files for name in re.findall(r"^\s*(?:from|import) (\w+)", text, re.M))
+        siblings = (
+            f"{folder}/{name}.py" in files
+            for name in re.findall(r"^\s*(?:from|import) (\w+)", text, re.M)
+        )
         if module_name(file) is None and not any(siblings):
             continue  # most tests: there is nothing to parse
         for module, name, line, typed in imports_of(file, text):
@@ -372,6 +421,8 @@ def check_python(files):
         if count > MOST_MODULES:
             yield f"{folder}: {count} modules, more than {MOST_MODULES}"
     yield from check_circles(python_arrows(files))
+
+
 def check_rooms(relative, text):
     """Reports what a file includes against the order of the rooms around it."""
     for parent, rooms in ROOMS.items():
@@ -389,9 +440,11 @@ def check_rooms(relative, text):
 
 def check_sizes_of_folders(files):
     counts = collections.Counter(
-        file.rpartition("/")[0] for file in files
+        file.rpartition("/")[0]
+        for file in files
         if file.startswith(tuple(room + "/" for room in SOURCE_ROOMS if room != "tests"))
-        and pathlib.PurePath(file).suffix in SOURCE)
+        and pathlib.PurePath(file).suffix in SOURCE
+    )
     for folder, count in sorted(counts.items()):
         if count > MOST_SOURCES and folder not in MAY_HAVE_MORE:
             yield f"{folder}: {count} sources, more than {MOST_SOURCES}: divide it into rooms"
@@ -410,7 +463,8 @@ def device_names():
     return {
         folder.name
         for room in ("plugins", "samples")
-        for folder in (ROOT / room).iterdir() if folder.is_dir()
+        for folder in (ROOT / room).iterdir()
+        if folder.is_dir()
         for path in (*folder.iterdir(), *folder.glob("device/*"))
         if path.suffix in SOURCE and "TENON_DEVICE_ID" in path.read_text(errors="replace")
     }
@@ -446,8 +500,10 @@ def check_core_knows_nothing(relative, text, ops, devices):
 def check_core():
     ops, devices = op_names(), device_names()
     if len(ops) < FEWEST_OPS:
-        yield (f"docs/generated/ops: {len(ops)} ops are known, fewer than {FEWEST_OPS}: "
-               "what core/ names cannot be checked")
+        yield (
+            f"docs/generated/ops: {len(ops)} ops are known, fewer than {FEWEST_OPS}: "
+            "what core/ names cannot be checked"
+        )
     for path in sorted((ROOT / "core").rglob("*")):
         if path.suffix in SOURCE | {".def", ".inc"}:
             relative, text = path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")
@@ -519,8 +575,10 @@ NAMED_ELSEWHERE = {
     ("docs/guide/pass.md", "expected.tir"): "`tenon new` makes it",
     ("docs/guide/pass.md", "test.tir"): "`tenon new` makes it",
     ("docs/guide/pass.md", "unpair.cpp"): "`tenon new` makes it",
-    ("docs/spec/plugin.md", "base.h"):
-        "a header of sdk/tenon/abi; requirements name them without their folder",
+    (
+        "docs/spec/plugin.md",
+        "base.h",
+    ): "a header of sdk/tenon/abi; requirements name them without their folder",
     ("passes/README.md", "passes/tidy_up.cpp"): "what a new pass would be called",
     ("passes/README.md", "tests/passes/tidy_up.tir"): "what a new pass would be called",
 }
@@ -544,7 +602,8 @@ def tree_files():
     for folder, folders, names in os.walk(ROOT):
         here = pathlib.Path(folder).relative_to(ROOT).as_posix()
         folders[:] = [
-            name for name in folders
+            name
+            for name in folders
             if not name.startswith((".", "__")) and not (here == "." and name.startswith("build"))
         ]
         yield from (name if here == "." else f"{here}/{name}" for name in names)
@@ -556,7 +615,12 @@ def too_wide(text):
     for number, line in enumerate(text.splitlines(), 1):
         is_code ^= line.startswith("```")
         words = line.split()
-        if len(line) > 100 and len(words) > 1 and not is_code and not words[0].startswith(("|", "```")):
+        if (
+            len(line) > 100
+            and len(words) > 1
+            and not is_code
+            and not words[0].startswith(("|", "```"))
+        ):
             if not re.fullmatch(r"\s*(?:[-*] )?\[[^\]]*\]\([^)]*\)\S*", line):
                 yield number
 
@@ -596,7 +660,9 @@ def check_named_files(files):
             if any(fnmatch.fnmatchcase(file, pattern) for file in files for pattern in patterns):
                 continue
             rows = (
-                (place, other) for place, other in NAMED_ELSEWHERE if other == name
+                (place, other)
+                for place, other in NAMED_ELSEWHERE
+                if other == name
                 and (page == place or place.endswith("/") and page.startswith(place))
             )
             row = next(rows, None)
@@ -609,7 +675,7 @@ def check_named_files(files):
 
 def is_named(file, name):
     """Whether a name, path or pattern matches the end of this file's path."""
-    return fnmatch.fnmatchcase("/".join(file.split("/")[-1 - name.count("/"):]), name)
+    return fnmatch.fnmatchcase("/".join(file.split("/")[-1 - name.count("/") :]), name)
 
 
 def room_page(room, file):
@@ -631,20 +697,33 @@ def check_sources_are_named(files):
         while f"{room}/README.md" not in files:
             room = room.rpartition("/")[0]
         if room not in names:
-            room_pages = [ROOT / page for page in (f"{room}/README.md", LISTED_BY.get(room)) if page]
-            ticked = [name for page in room_pages if page.exists() for name in back_ticked(page.read_text())]
+            room_pages = [
+                ROOT / page for page in (f"{room}/README.md", LISTED_BY.get(room)) if page
+            ]
+            ticked = [
+                name
+                for page in room_pages
+                if page.exists()
+                for name in back_ticked(page.read_text())
+            ]
             names[room] = [name for name in ticked if "." in name and " " not in name]
         stem = file.rpartition(".")[0]
         same = [file] + [
-            stem + ending for ending in (".h", ".hpp")
+            stem + ending
+            for ending in (".h", ".hpp")
             if file.endswith((".c", ".cpp")) and stem + ending in files
         ]
         tested = stem.removesuffix("_test")
         endings = (".cpp", ".c", ".h", ".hpp")
         if tested != stem and any(tested + ending in files for ending in endings):
             continue
-        if not any(is_named(path, name) for path in same for name in names[room] if not name.startswith("*.")):
-            yield f"{room_page(room, file)}: {file[len(room) + 1:]} is not named"
+        if not any(
+            is_named(path, name)
+            for path in same
+            for name in names[room]
+            if not name.startswith("*.")
+        ):
+            yield f"{room_page(room, file)}: {file[len(room) + 1 :]} is not named"
 
 
 def check_words(files):

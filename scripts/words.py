@@ -6,6 +6,7 @@ A word matches as a whole, in any case. A line in words.txt holds a count and a 
     words.py           each word: its count, its line in words.txt, and the files with the most of it
     words.py --lower   lowers the lines of words.txt to the counts
 """
+
 import collections
 import pathlib
 import re
@@ -31,7 +32,12 @@ def counts(root, files):
     found = {word: collections.Counter() for word in patterns}
     for file in files:
         path = root / file
-        if file == LIST or file.startswith("venv/") or not path.is_file() or path.stat().st_size > MOST_BYTES:
+        if (
+            file == LIST
+            or file.startswith("venv/")
+            or not path.is_file()
+            or path.stat().st_size > MOST_BYTES
+        ):
             continue
         data = path.read_bytes()
         if b"\0" in data[:8192]:
@@ -49,11 +55,21 @@ def check(root, files):
     for word, allowed in listed(root):
         count = found[word].total()
         if count > allowed:
-            yield (f"{LIST}: '{word}' occurs {count} times, more than {allowed}: use another word "
-                   "(docs/guide/glossary.md); `git diff main` shows yours"), True
+            yield (
+                (
+                    f"{LIST}: '{word}' occurs {count} times, more than {allowed}: use another word "
+                    "(docs/guide/glossary.md); `git diff main` shows yours"
+                ),
+                True,
+            )
         elif count < allowed:
-            yield (f"{LIST}: '{word}' occurs {count} times: lower its line from {allowed} "
-                   "(scripts/words.py --lower)"), False
+            yield (
+                (
+                    f"{LIST}: '{word}' occurs {count} times: lower its line from {allowed} "
+                    "(scripts/words.py --lower)"
+                ),
+                False,
+            )
 
 
 def lower(root, found):
@@ -67,7 +83,9 @@ def lower(root, found):
 
 
 def main():
-    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listing = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     found = counts(ROOT, sorted(listing.stdout.splitlines()))
     if sys.argv[1:] == ["--lower"]:
         lower(ROOT, found)

@@ -1,4 +1,5 @@
 """Observes processes without the clock: on a busy machine they do the same things, only later."""
+
 import os
 import signal
 import time

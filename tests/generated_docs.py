@@ -7,6 +7,7 @@
 The pages are those of `tenon ops --markdown`. The list also gets the file that declares each op,
 found in the sources: the registry does not know it.
 """
+
 import filecmp
 import pathlib
 import re
@@ -35,8 +36,10 @@ def files_of(ops):
     for op in ops:
         names = [name for name, text in texts.items() if declares(text, op)]
         if len(names) != 1:
-            raise SystemExit(f"{op} seems to be declared in {', '.join(names) or 'no file'} of plugins/ops: "
-                             "a declaration has its name and an example as literals")
+            raise SystemExit(
+                f"{op} seems to be declared in {', '.join(names) or 'no file'} of plugins/ops: "
+                "a declaration has its name and an example as literals"
+            )
         found[op] = names[0]
     return found
 
@@ -44,10 +47,10 @@ def files_of(ops):
 def with_files(text):
     """The list with a column for the file that declares each op."""
     files = files_of(ROW.findall(text))
-    head, rule, *rows = text[text.index("| op |"):].splitlines()
+    head, rule, *rows = text[text.index("| op |") :].splitlines()
     lines = [f"{head} declared in |", f"{rule}---|"]
     lines += [f"{row} `plugins/ops/{files[ROW.match(row)[1]]}` |" for row in rows]
-    return text[:text.index("| op |")] + "\n".join(lines) + "\n"
+    return text[: text.index("| op |")] + "\n".join(lines) + "\n"
 
 
 def write_pages(tenon, folder):
@@ -64,7 +67,9 @@ def stale_counts(count):
         text = (ROOT / name).read_text()
         right, places = re.subn(pattern, str(count), text, flags=re.M)
         if places != 1:
-            raise SystemExit(f"{name} has {places} numbers of operators, not 1: correct COUNTS in tests/generated_docs.py")
+            raise SystemExit(
+                f"{name} has {places} numbers of operators, not 1: correct COUNTS in tests/generated_docs.py"
+            )
         if right != text:
             yield name, right
 
@@ -93,7 +98,11 @@ def main():
         for name in wrong:
             subprocess.run(["diff", "-uN", folder / name, new / name])
         wrong = [f"{folder.name}/{name}" for name in wrong] + [name for name, _ in counts]
-    print(f"{', '.join(wrong)}: differ from the registry, which has {count} operators: {BLESS}" if wrong else f"{count} operators")
+    print(
+        f"{', '.join(wrong)}: differ from the registry, which has {count} operators: {BLESS}"
+        if wrong
+        else f"{count} operators"
+    )
     return 1 if wrong else 0
 
 

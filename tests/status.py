@@ -1,5 +1,6 @@
 """status.py STATUS COMMAND...: runs the command and fails unless it exits with exactly that
 status."""
+
 import subprocess
 import sys
 

@@ -24,7 +24,12 @@ python_use_unqualified_type_names = True
 myst_heading_anchors = 3
 # The texts are Markdown for GitHub and for a terminal: their code names languages that Sphinx does
 # not colour, and their links leave the folders that are here.
-suppress_warnings = ["misc.highlighting_failure", "myst.xref_missing", "myst.header", "toc.not_included"]
+suppress_warnings = [
+    "misc.highlighting_failure",
+    "myst.xref_missing",
+    "myst.header",
+    "toc.not_included",
+]
 
 
 # Names that the package imports when they are used first are members then.

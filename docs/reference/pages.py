@@ -8,7 +8,12 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Parts of the reference, with the folders of docs that they are made of.
-PARTS = {"guide": "Guide", "spec": "Specification", "generated": "Operators and tables", "adr": "Decisions"}
+PARTS = {
+    "guide": "Guide",
+    "spec": "Specification",
+    "generated": "Operators and tables",
+    "adr": "Decisions",
+}
 MODULES = {
     "tenon": "Models, compiled functions, operators, passes, importers",
     "tenon.xp": "Arrays: the array API standard",
@@ -17,7 +22,17 @@ MODULES = {
     "tenon.onnx_backend": "ONNX's interface",
 }
 # Classes whose objects functions give.
-CLASSES = {"tenon": ["_op.Op", "_compile.Compiled", "_pass.Pass", "_pass.PassGraph", "_pass.Node", "_pass.Match", "_frontend.Source"]}
+CLASSES = {
+    "tenon": [
+        "_op.Op",
+        "_compile.Compiled",
+        "_pass.Pass",
+        "_pass.PassGraph",
+        "_pass.Node",
+        "_pass.Match",
+        "_frontend.Source",
+    ]
+}
 HEADERS = {"abi": "C headers", "cpp": "C++ headers"}
 
 

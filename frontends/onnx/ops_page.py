@@ -5,6 +5,7 @@
 The tables are the rows {"Name", since, function, "domain"} of the sources below; the operators
 of the standard and their versions come from the onnx package.
 """
+
 import pathlib
 import re
 import sys
@@ -34,7 +35,9 @@ def domain_of(word, constants, path):
 def imported():
     """{(domain, name): [since]}, from the tables."""
     found = {}
-    shared = {k: v for path in sorted(HERE.rglob("*.h")) for k, v in CONSTANT.findall(path.read_text())}
+    shared = {
+        k: v for path in sorted(HERE.rglob("*.h")) for k, v in CONSTANT.findall(path.read_text())
+    }
     for path in sorted(HERE.rglob("*.cpp")):
         text = path.read_text()
         constants = shared | dict(CONSTANT.findall(text))
@@ -98,7 +101,11 @@ def page():
     lines[table:table] = [f"{counts[0]} are imported, {counts[1]} are not.", ""]
     for domain in sorted({d for d, _ in found if d}):
         lines += ["", f"## {domain}", "", "| operator | from version |", "|---|---|"]
-        lines += [f"| {name} | {min(since)} |" for (d, name), since in sorted(found.items()) if d == domain]
+        lines += [
+            f"| {name} | {min(since)} |"
+            for (d, name), since in sorted(found.items())
+            if d == domain
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -8,6 +8,7 @@ Writes digits.onnx, heldout_images.npy, heldout_labels.npy and example.npy. The 
 committed, so that neither building nor testing needs torch. The seed is fixed; on one thread the
 same versions give the same weights.
 """
+
 import pathlib
 
 import numpy as np
@@ -32,10 +33,15 @@ class DigitsNet(nn.Module):
     def __init__(self):
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(1, 24, 3, padding=1, bias=False), nn.BatchNorm2d(24), nn.ReLU(),
+            nn.Conv2d(1, 24, 3, padding=1, bias=False),
+            nn.BatchNorm2d(24),
+            nn.ReLU(),
             nn.MaxPool2d(2),
-            nn.Conv2d(24, 48, 3, padding=1, bias=False), nn.BatchNorm2d(48), nn.ReLU(),
-            nn.MaxPool2d(2))
+            nn.Conv2d(24, 48, 3, padding=1, bias=False),
+            nn.BatchNorm2d(48),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        )
         self.dropout = nn.Dropout(0.3)
         self.head = nn.Linear(48 * 2 * 2, 10)
 
@@ -50,15 +56,20 @@ def digits():
     """Images as f32 [n, 1, 8, 8] in 0..1, split the same way every time."""
     data = load_digits()
     images = (data.images / 16.0).astype(np.float32)[:, None]
-    return train_test_split(images, data.target.astype(np.int64), test_size=HELD_OUT,
-                            random_state=SEED, stratify=data.target)
+    return train_test_split(
+        images,
+        data.target.astype(np.int64),
+        test_size=HELD_OUT,
+        random_state=SEED,
+        stratify=data.target,
+    )
 
 
 def shifted(images, generator):
     """Moves each image by at most one pixel; there is no other augmentation."""
     padded = nn.functional.pad(images, (1, 1, 1, 1))
     moves = torch.randint(0, 3, (len(images), 2), generator=generator)
-    return torch.stack([image[:, y:y + 8, x:x + 8] for image, (y, x) in zip(padded, moves)])
+    return torch.stack([image[:, y : y + 8, x : x + 8] for image, (y, x) in zip(padded, moves)])
 
 
 def train(images, labels):
@@ -73,8 +84,8 @@ def train(images, labels):
     for _ in range(EPOCHS):
         for batch in torch.randperm(len(images), generator=generator).split(BATCH):
             loss = nn.functional.cross_entropy(
-                model.logits(shifted(images[batch], generator)), labels[batch],
-                label_smoothing=0.05)
+                model.logits(shifted(images[batch], generator)), labels[batch], label_smoothing=0.05
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -87,11 +98,18 @@ def main():
     model = train(torch.from_numpy(train_images), torch.from_numpy(train_labels))
     path = HERE / "digits.onnx"
     # PRESERVE keeps batch normalization as a node of its own: folding it is the compiler's job.
-    torch.onnx.export(model, (torch.from_numpy(test_images[:1]),), str(path), opset_version=17,
-                      input_names=["image"], output_names=["digit_scores"],
-                      dynamic_axes={"image": {0: "batch"}, "digit_scores": {0: "batch"}},
-                      training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
-                      dynamo=False)
+    torch.onnx.export(
+        model,
+        (torch.from_numpy(test_images[:1]),),
+        str(path),
+        opset_version=17,
+        input_names=["image"],
+        output_names=["digit_scores"],
+        dynamic_axes={"image": {0: "batch"}, "digit_scores": {0: "batch"}},
+        training=torch.onnx.TrainingMode.PRESERVE,
+        do_constant_folding=False,
+        dynamo=False,
+    )
     onnx.checker.check_model(onnx.load(str(path)), full_check=True)
     assert path.stat().st_size <= MAX_MODEL_BYTES, path.stat().st_size
 
@@ -104,9 +122,11 @@ def main():
 
     np.save(HERE / "heldout_images.npy", test_images)
     np.save(HERE / "heldout_labels.npy", test_labels)
-    np.save(HERE / "example.npy", test_images[example:example + 1])
-    print(f"{right} of {HELD_OUT} held-out images right, {path.stat().st_size} bytes; "
-          f"example.npy shows a {test_labels[example]}")
+    np.save(HERE / "example.npy", test_images[example : example + 1])
+    print(
+        f"{right} of {HELD_OUT} held-out images right, {path.stat().st_size} bytes; "
+        f"example.npy shows a {test_labels[example]}"
+    )
 
 
 if __name__ == "__main__":

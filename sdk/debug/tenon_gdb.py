@@ -10,17 +10,39 @@ of something. What belongs to core (graphs, and what a handle of the SDK stands 
 libtenon with debug information; without it a handle shows its number. `tenon-dump` calls the
 program, and needs none.
 """
+
 import gdb
 import gdb.printing
 import gdb.types
 
 NONE = 0xFFFFFFFF  # TENON_NONE
 # Names by TENON_<NAME> of tenon/abi/base.h; a test compares the two.
-DTYPES = ("none", "pred", "i4", "u4", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
-          "f8e4m3fn", "f8e5m2", "f16", "bf16", "f32", "f64", "c64", "c128")
+DTYPES = (
+    "none",
+    "pred",
+    "i4",
+    "u4",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "f8e4m3fn",
+    "f8e5m2",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "c64",
+    "c128",
+)
 
 
 # ---- Containers of libstdc++ ----
+
 
 class vector:
     """A std::vector as a sequence, read where it is looked at."""
@@ -72,6 +94,7 @@ def enumerator(value):
 
 
 # ---- core: dims and graphs ----
+
 
 class DimTable:
     """Reads a tenon::ir::DimTable. Texts are those of DimTable::text."""
@@ -207,6 +230,7 @@ class DimTablePrinter:
 
 # ---- The SDK: handles of a graph ----
 
+
 def graph_behind(handle):
     """The graph of a tenon_graph_t*, or None where core has no debug information."""
     try:
@@ -249,6 +273,7 @@ class SdkHandlePrinter:
 
 # ---- kernelgen ----
 
+
 class KernelPrinter:
     # What sizes are made of: TENON_S_ADD, SUB, MUL, and the two of kernelgen/ir/ir.h.
     INFIX = {64: " + ", 65: " - ", 66: "*", 240: " // ", 241: " % "}
@@ -285,8 +310,10 @@ class KernelPrinter:
         for i, stage in enumerate(self.stages):
             text = enumerator(stage["kind"])
             for word, name in (("over", "space"), ("reduce", "reduce"), ("fill", "fill")):
-                axes = [f"i{int(a)} < {self.size(self.axes[int(a)]['extent'])}"
-                        for a in vector(stage[name])]
+                axes = [
+                    f"i{int(a)} < {self.size(self.axes[int(a)]['extent'])}"
+                    for a in vector(stage[name])
+                ]
                 if axes or name == "space":
                     text += f" {word} [{', '.join(axes)}]"
             stores = ", ".join(f"b{int(view['buffer'])}" for view in vector(stage["store"]))
@@ -295,9 +322,10 @@ class KernelPrinter:
 
 # ---- tenon-dump ----
 
+
 class Dump(gdb.Command):
     """tenon-dump EXPRESSION: the whole text of a graph, of a handle's graph, or of a kernel.
-The program, which has to be running, writes it to stderr. libtenon needs no debug information."""
+    The program, which has to be running, writes it to stderr. libtenon needs no debug information."""
 
     def __init__(self):
         super().__init__("tenon-dump", gdb.COMMAND_DATA, gdb.COMPLETE_EXPRESSION)
@@ -314,7 +342,9 @@ The program, which has to be running, writes it to stderr. libtenon needs no deb
         what = str(type_.target().unqualified().strip_typedefs())
         owner = {"tenon_graph_t": "tenon::ir::Graph"}.get(what, what)
         if owner not in ("tenon::kernelgen::Kernel", "tenon::ir::Graph"):
-            raise gdb.GdbError(f"tenon-dump takes a graph, a handle of the SDK or a kernel, not {what}")
+            raise gdb.GdbError(
+                f"tenon-dump takes a graph, a handle of the SDK or a kernel, not {what}"
+            )
         function = f"((void (*)(const void*)) '{owner}::dump() const')"
         gdb.execute(f"call {function}((const void*) {int(value)})")
 

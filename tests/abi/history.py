@@ -9,6 +9,7 @@ history.txt has a paragraph for each layout, in the order of CHANGELOG.md: `VERS
 `ID SIZE` for each interface. Once an edition is closed, paragraphs are never changed: a release is
 final. While it is open, it has only its newest layout.
 """
+
 import argparse
 import hashlib
 import pathlib
@@ -42,7 +43,9 @@ def sizes_now():
         size = next((layout[name] for name in names if name in layout), None)
         lines.append(f"{id} {size}")
         if size is None:
-            problems.append(f"no record of layout.txt is the table of {id}: call it one of {', '.join(names)}")
+            problems.append(
+                f"no record of layout.txt is the table of {id}: call it one of {', '.join(names)}"
+            )
     return sorted(lines), problems
 
 
@@ -50,7 +53,9 @@ def released():
     """(version, layout) of this edition in the order of CHANGELOG.md."""
     edition = ".".join(VERSION.findall((ROOT / "sdk/tenon/abi/base.h").read_text()))
     changes = CHANGE.findall((ROOT / "sdk/tenon/abi/CHANGELOG.md").read_text())
-    layouts = [(edition, layout) for major, minor, layout in changes if f"{major}.{minor}" == edition]
+    layouts = [
+        (edition, layout) for major, minor, layout in changes if f"{major}.{minor}" == edition
+    ]
     return layouts[-1:] if OPEN else layouts
 
 
@@ -60,7 +65,9 @@ def paragraphs():
 
 
 def generated(history):
-    out = ["// Written by tests/abi/history.py --bless: the tables of each layout that sdk/tenon/abi/CHANGELOG.md has."]
+    out = [
+        "// Written by tests/abi/history.py --bless: the tables of each layout that sdk/tenon/abi/CHANGELOG.md has."
+    ]
     for number, lines in enumerate(history):
         out.append(f"constexpr TableSize kLayout{number}[] = {{")
         out += [f'    {{"{line.split()[0]}", {line.split()[1]}}},' for line in lines[1:]]
@@ -85,25 +92,39 @@ def main():
     wanted = released()
     if OPEN and arguments.bless:
         history = []
-    if arguments.bless and wanted and wanted[-1][1] == digest and [f"{v} {d}" for v, d in wanted[:-1]] == [h[0] for h in history]:
+    if (
+        arguments.bless
+        and wanted
+        and wanted[-1][1] == digest
+        and [f"{v} {d}" for v, d in wanted[:-1]] == [h[0] for h in history]
+    ):
         history.append([f"{wanted[-1][0]} {digest}"] + now)
         HISTORY.write_text("\n\n".join("\n".join(lines) for lines in history) + "\n")
     if arguments.bless:
         GENERATED.write_text(generated(history))
     if [h[0] for h in history] != [f"{v} {d}" for v, d in wanted]:
-        problems.append("history.txt has not the layouts of sdk/tenon/abi/CHANGELOG.md in their order; after a line for the newest layout: history.py --bless")
+        problems.append(
+            "history.txt has not the layouts of sdk/tenon/abi/CHANGELOG.md in their order; after a line for the newest layout: history.py --bless"
+        )
     if history and (history[-1][0].split()[1] != digest or history[-1][1:] != now):
-        problems.append("the newest layout of history.txt is not that of layout.txt: history.py --bless adds it")
+        problems.append(
+            "the newest layout of history.txt is not that of layout.txt: history.py --bless adds it"
+        )
     # Interfaces of the host that were taken back while the first edition is open: no plugin asked
     # for them.
     withdrawn = {"tenon.host.kernels/1"}
     for before, after in zip(history, history[1:]):
         old, new = (dict(line.split() for line in h[1:]) for h in (before, after))
         same_minor = before[0].split()[0] == after[0].split()[0]
-        problems += [f"{id} shrank from {old[id]} to {new.get(id, 'nothing')} bytes within {before[0].split()[0]}: that needs a new version"
-                     for id in old if same_minor and id not in withdrawn and int(new.get(id, 0)) < int(old[id])]
+        problems += [
+            f"{id} shrank from {old[id]} to {new.get(id, 'nothing')} bytes within {before[0].split()[0]}: that needs a new version"
+            for id in old
+            if same_minor and id not in withdrawn and int(new.get(id, 0)) < int(old[id])
+        ]
     if not GENERATED.exists() or GENERATED.read_text() != generated(history):
-        problems.append("sdk/tools/conform/subject/abi_history.inc is not what history.py --bless writes")
+        problems.append(
+            "sdk/tools/conform/subject/abi_history.inc is not what history.py --bless writes"
+        )
     print("\n".join(problems) or f"{len(history)} layouts, {len(now)} interfaces")
     return 1 if problems else 0
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compiles the checked-in table of layouts as static asserts in C++20, because both languages must
 see the same records."""
+
 import argparse
 import pathlib
 import re
@@ -22,11 +23,25 @@ def main():
     for line in (HERE / "layout.txt").read_text().splitlines():
         if match := re.match(r"(tenon_\w+) size (\d+) align (\d+)", line):
             record = match[1]
-            lines.append(f"static_assert(sizeof({record}) == {match[2]} && alignof({record}) == {match[3]});")
+            lines.append(
+                f"static_assert(sizeof({record}) == {match[2]} && alignof({record}) == {match[3]});"
+            )
         elif match := re.match(r"\s+(\d+)  (\w+): ", line):
             lines.append(f"static_assert(offsetof({record}, {match[2]}) == {match[1]});")
-    result = subprocess.run([arguments.compiler, "-std=c++20", "-fsyntax-only", "-I", arguments.include, "-x", "c++", "-"],
-                            input="\n".join(lines) + "\n", text=True)
+    result = subprocess.run(
+        [
+            arguments.compiler,
+            "-std=c++20",
+            "-fsyntax-only",
+            "-I",
+            arguments.include,
+            "-x",
+            "c++",
+            "-",
+        ],
+        input="\n".join(lines) + "\n",
+        text=True,
+    )
     print(f"{len(lines)} asserts")
     return result.returncode
 

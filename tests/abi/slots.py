@@ -13,6 +13,7 @@ comment above each table says whether the interface is stable.
 Every record either begins with size_bytes, or stands in an array whose owner has its size, or is a
 value: VALUES has them, with the reason why it never grows.
 """
+
 import pathlib
 import re
 import sys
@@ -38,11 +39,16 @@ VALUES = {
 }
 # Records without size_bytes, and the field that has their size.
 WALKED = {
-    "tenon_operand_def_t": "operand_bytes", "tenon_result_def_t": "result_bytes",
-    "tenon_attr_def_t": "attr_bytes", "tenon_constraint_def_t": "constraint_bytes",
-    "tenon_foreign_name_t": "foreign_name_bytes", "tenon_pass_option_def_t": "option_bytes",
-    "tenon_interface_t": "interface_bytes", "tenon_importer_t": "importer_bytes",
-    "tenon_kernel_operand_t": "operand_bytes", "tenon_span_t": "span_bytes",
+    "tenon_operand_def_t": "operand_bytes",
+    "tenon_result_def_t": "result_bytes",
+    "tenon_attr_def_t": "attr_bytes",
+    "tenon_constraint_def_t": "constraint_bytes",
+    "tenon_foreign_name_t": "foreign_name_bytes",
+    "tenon_pass_option_def_t": "option_bytes",
+    "tenon_interface_t": "interface_bytes",
+    "tenon_importer_t": "importer_bytes",
+    "tenon_kernel_operand_t": "operand_bytes",
+    "tenon_span_t": "span_bytes",
     "tenon_output_need_t": "need_bytes",
 }
 # Tables of plugins that the host only hands on, and who calls them.
@@ -66,7 +72,11 @@ def sources(*rooms):
 
 
 def text_of(*rooms, tests=False):
-    return "\n".join(path.read_text(errors="replace") for path in sources(*rooms) if tests or not path.stem.endswith("_test"))
+    return "\n".join(
+        path.read_text(errors="replace")
+        for path in sources(*rooms)
+        if tests or not path.stem.endswith("_test")
+    )
 
 
 def slots_of(body):
@@ -97,7 +107,9 @@ def check_stability(header, problems):
     text = header.read_text()
     interfaces, lines = len(INTERFACE.findall(text)), len(STABILITY.findall(text))
     if interfaces != lines:
-        problems.append(f"{header.name}: {interfaces} interfaces and {lines} lines 'Stability: stable.' or 'unstable.'")
+        problems.append(
+            f"{header.name}: {interfaces} interfaces and {lines} lines 'Stability: stable.' or 'unstable.'"
+        )
 
 
 def check_users(header, match, said, problems):
@@ -107,10 +119,17 @@ def check_users(header, match, said, problems):
     places = {p.rstrip(".") for p in PLACE.findall(said)}
     missing = sorted(p for p in places if not (ROOT / p).exists())
     if missing:
-        problems.append(f"{header.name}: users of {match.group(2)} that do not exist: {', '.join(missing)}")
-    unlike = {"/".join(p.split("/")[:3 if p.startswith(("sdk/tools", "sdk/tenon")) else 2]) for p in places}
+        problems.append(
+            f"{header.name}: users of {match.group(2)} that do not exist: {', '.join(missing)}"
+        )
+    unlike = {
+        "/".join(p.split("/")[: 3 if p.startswith(("sdk/tools", "sdk/tenon")) else 2])
+        for p in places
+    }
     if len(unlike) < 2:
-        problems.append(f"{header.name}: {match.group(2)} names {len(unlike)} user, and needs two that are unlike")
+        problems.append(
+            f"{header.name}: {match.group(2)} names {len(unlike)} user, and needs two that are unlike"
+        )
 
 
 def check_records(header, problems):
@@ -118,7 +137,9 @@ def check_records(header, problems):
         name, body = m.group(1), COMMENT.sub("", m.group(2)).strip()
         if body.startswith("uint32_t size_bytes;") or name in VALUES or name in WALKED:
             continue
-        problems.append(f"{header.name}: {name} does not begin with size_bytes, is not a value, and no field has its size")
+        problems.append(
+            f"{header.name}: {name} does not begin with size_bytes, is not a value, and no field has its size"
+        )
 
 
 def check_walked(problems):
@@ -130,10 +151,15 @@ def check_walked(problems):
 
 def main():
     problems = []
-    host, others = text_of("core"), text_of("sdk", "plugins", "passes", "frontends", "samples", "tests", "bench", tests=True)
-    users = dict(line.split(": ", 1) for line in USERS.read_text().splitlines() if not line.startswith("#"))
+    host, others = (
+        text_of("core"),
+        text_of("sdk", "plugins", "passes", "frontends", "samples", "tests", "bench", tests=True),
+    )
+    users = dict(
+        line.split(": ", 1) for line in USERS.read_text().splitlines() if not line.startswith("#")
+    )
     count = 0
-    for header, text, match, name, body in tables():
+    for header, _, match, name, body in tables():
         if name is None:
             problems.append(f"{header.name}: no record is the table of {match.group(2)}")
             continue

@@ -1,5 +1,6 @@
 """The good plugins that mutants.py mutates, and the mutants that are not in their sources: faults
 of the link and of the manifest."""
+
 import dataclasses
 import json
 import os
@@ -43,10 +44,14 @@ QUEUES = ["async.c", "async_fences.c", "async_memory.c", "async_exchange.c"]
 ASYNC = [*QUEUES, "async_claims.c", "async_compile.c", "async_execute.c"]
 COMPILES = ("device", "queue", "exchange", "compile")
 ASYNC_MANIFEST = manifest("async", {"devices": ["async"]}, COMPILES)
-QUEUED_MANIFEST = manifest("async", {"devices": ["async"], "kernels": ["async"]},
-                           ("device", "queue", "exchange", "kernels"))
-MUTANT_MANIFEST = manifest("mutant", {"devices": ["mutant"], "kernels": ["mutant"]},
-                           ("device", "kernels", "exchange"))
+QUEUED_MANIFEST = manifest(
+    "async",
+    {"devices": ["async"], "kernels": ["async"]},
+    ("device", "queue", "exchange", "kernels"),
+)
+MUTANT_MANIFEST = manifest(
+    "mutant", {"devices": ["mutant"], "kernels": ["mutant"]}, ("device", "kernels", "exchange")
+)
 KINDS = {
     "ops": ["mutant_sum"],
     "passes": ["mutant-double", "mutant-look"],
@@ -66,8 +71,13 @@ ALL = [
     Base("mutant", [*DEVICE, "mutant_kernels.c"], MUTANT_MANIFEST),
     Base("async", ASYNC, ASYNC_MANIFEST),
     # Refuses copies beyond a buffer at submission, so that its work fails only by a variable.
-    Base("careful", ASYNC, ASYNC_MANIFEST | {"environment": ["ASYNC_FAULTS"]},
-         ["-DCHECKS_AT_SUBMISSION"], passes_all=False),
+    Base(
+        "careful",
+        ASYNC,
+        ASYNC_MANIFEST | {"environment": ["ASYNC_FAULTS"]},
+        ["-DCHECKS_AT_SUBMISSION"],
+        passes_all=False,
+    ),
     # Compiles add and products of matrices alone: group E must judge what there is.
     Base("few", ASYNC, ASYNC_MANIFEST, ["-DFEW"], holds=("E", 2)),
     # Compiles only a product, a sum and a maximum together.
@@ -80,8 +90,7 @@ ALL = [
     # Other kernels, of ops whose values are easily wrong.
     Base("ops", [*DEVICE, "mutant_ops.c"], MUTANT_MANIFEST, passes_all=False),
     # Attacks the runner itself. A flood of two seconds exceeds the memory.
-    Base("hostile", ["hostile.c"], manifest("hostile", {}), passes_all=False,
-         memory_kib=500 << 10),
+    Base("hostile", ["hostile.c"], manifest("hostile", {}), passes_all=False, memory_kib=500 << 10),
 ]
 
 GOOD_LINK = ["-Wl,-z,now"]
@@ -97,8 +106,11 @@ LINK = {
     "foreign_rpath": ([], [*GOOD_LINK, "-Wl,-rpath,/opt/elsewhere"], "A.search-paths"),
     "escaping_rpath": ([], [*GOOD_LINK, "-Wl,-rpath,$ORIGIN/../.."], "A.search-paths"),
     "needed_with_folder": ([], [*GOOD_LINK, "NEEDED_WITH_FOLDER"], "A.needed-names"),
-    "sanitized": (["-fsanitize=address"], [*GOOD_LINK, "-fsanitize=address", "-shared-libasan"],
-                  "A.sanitizer"),
+    "sanitized": (
+        ["-fsanitize=address"],
+        [*GOOD_LINK, "-fsanitize=address", "-shared-libasan"],
+        "A.sanitizer",
+    ),
 }
 
 
@@ -117,8 +129,10 @@ OTHER_MINOR = interfaces("exchange", "kernels") + [{"id": "tenon.device/1", "min
 MANIFESTS = {
     "cut": (changed()[:-1], "A.manifest-json"),
     "key_twice": (changed()[:-1] + ', "name": "mutant"}', "A.manifest-json"),
-    "too_deep": (changed(vendor_data="DEEP").replace('"DEEP"', "[" * 20 + "]" * 20),
-                 "A.manifest-json"),
+    "too_deep": (
+        changed(vendor_data="DEEP").replace('"DEEP"', "[" * 20 + "]" * 20),
+        "A.manifest-json",
+    ),
     "no_version": (changed(version=None), "A.manifest-keys"),
     "schema_9": (changed(schema=9), "A.manifest-keys"),
     "provides_text": (changed(provides={"devices": "mutant"}), "A.manifest-keys"),
@@ -134,8 +148,10 @@ MANIFESTS = {
     "interface_left_out": (abi(interfaces=interfaces("device")), "A.interfaces"),
     "interface_other_minor": (abi(interfaces=OTHER_MINOR), "A.interfaces"),
     "device_left_out": (changed(provides={"kernels": ["mutant"]}), "A.provides-all"),
-    "op_too_many": (changed(provides=MUTANT_MANIFEST["provides"] | {"ops": ["flip"]}),
-                    "A.provides-no-more"),
+    "op_too_many": (
+        changed(provides=MUTANT_MANIFEST["provides"] | {"ops": ["flip"]}),
+        "A.provides-no-more",
+    ),
     "wrong_digest": (changed(sha256="0" * 64), "A.digest"),
 }
 # Files that others may write: the file, its mode, and the check that must catch it.

@@ -19,6 +19,7 @@ The marks:
                     are removed when they are obsolete.
     ended-by-N      the runner gets signal N while the check hangs, and the check ends with it
 """
+
 import argparse
 import concurrent.futures
 import dataclasses
@@ -152,7 +153,8 @@ class Bench:
             run = subprocess.Popen(command, env=environment, stdout=printed, stderr=printed)
             if signal:
                 hanging = busy.waits_until(
-                    lambda: any(has_closed_all(p) for p in left(manifest) if int(p) != run.pid))
+                    lambda: any(has_closed_all(p) for p in left(manifest) if int(p) != run.pid)
+                )
                 run.send_signal(signal)
             _, status, usage = os.wait4(run.pid, 0)
             run.returncode = os.waitstatus_to_exitcode(status)
@@ -227,8 +229,11 @@ def main():
     chosen = [m for m in mutants() if options.filter in m.name or options.filter == m.check]
     failures = 0
     threads = concurrent.futures.ThreadPoolExecutor
-    with (tempfile.TemporaryDirectory() as folder, threads(os.cpu_count()) as pool,
-          threads(HANGING) as sleepers):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        threads(os.cpu_count()) as pool,
+        threads(HANGING) as sleepers,
+    ):
         bench = Bench(options, pathlib.Path(folder))
         used = [base for base in bases.ALL if any(m.base is base for m in chosen)]
         list(pool.map(lambda base: build(options, base, bench.folder / base.name), used))

@@ -5,6 +5,7 @@ models with `--target aarch64`, runs them, and compares with the reference
 device. The first build takes minutes, later ones what has changed. Skipped (status 77) where a tool
 is missing; `./check` installs all of them.
 """
+
 import pathlib
 import shutil
 import subprocess
@@ -28,9 +29,13 @@ tenon = build / "bin" / "tenon"
 
 def run(*command, **options):
     """The standard output of a command that must succeed."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, **options
+    )
     if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout[-4000:]}{done.stderr[-4000:]}status {done.returncode}")
+        sys.exit(
+            f"{' '.join(map(str, command))}\n{done.stdout[-4000:]}{done.stderr[-4000:]}status {done.returncode}"
+        )
     return done.stdout
 
 
@@ -38,7 +43,9 @@ def refused(*command):
     """The message of a command that must fail with an error and not crash."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode not in (1, 2):
-        sys.exit(f"{' '.join(map(str, command))}: status {done.returncode} instead of a refusal\n{done.stderr}")
+        sys.exit(
+            f"{' '.join(map(str, command))}: status {done.returncode} instead of a refusal\n{done.stderr}"
+        )
     return done.stderr
 
 
@@ -59,21 +66,45 @@ def emulated(*command):
 
 def values(text):
     """{output: [values]} of what run_arrays prints."""
-    return {line.split(":")[0]: [float(v) for v in line.split(":")[1].split()] for line in text.splitlines()}
+    return {
+        line.split(":")[0]: [float(v) for v in line.split(":")[1].split()]
+        for line in text.splitlines()
+    }
 
 
 def reference(model, name, file, folder):
     """{output: [values]} of the reference device."""
     import numpy
 
-    run(tenon, "run", ROOT / model, "--device", "reference", "--input", f"{name}={ROOT / file}", "--output-dir", folder)
+    run(
+        tenon,
+        "run",
+        ROOT / model,
+        "--device",
+        "reference",
+        "--input",
+        f"{name}={ROOT / file}",
+        "--output-dir",
+        folder,
+    )
     return {path.stem: numpy.load(path).ravel().tolist() for path in folder.glob("*.npy")}
 
 
 def build_for_the_other():
     if not (cross / "build.ninja").exists():
-        run("cmake", "-G", "Ninja", "-S", ROOT, "-B", cross, f"-DCMAKE_TOOLCHAIN_FILE={TOOLCHAIN}",
-            "-DTENON_ONLY_RUN=ON", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1")
+        run(
+            "cmake",
+            "-G",
+            "Ninja",
+            "-S",
+            ROOT,
+            "-B",
+            cross,
+            f"-DCMAKE_TOOLCHAIN_FILE={TOOLCHAIN}",
+            "-DTENON_ONLY_RUN=ON",
+            "-DCMAKE_BUILD_TYPE=Release",
+            "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
+        )
     run("ninja", "-C", cross, "-j2", "run_arrays", "tenon_plugin_cpu", "tenon-manifest")
 
 
@@ -104,8 +135,17 @@ def check_refusals(work):
     here = refused(tenon, "run", work / "mlp.tpk", "--seed", "1")
     if "T0523" not in here or "compiled for neon" not in here:
         sys.exit(f"a package for AArch64 is refused here with: {here}")
-    run(tenon, "compile", ROOT / "tests/models/mlp.onnx", "-o", work / "x86.tpk", "--device", "cpu", "--target",
-        "cpu isa=baseline")
+    run(
+        tenon,
+        "compile",
+        ROOT / "tests/models/mlp.onnx",
+        "-o",
+        work / "x86.tpk",
+        "--device",
+        "cpu",
+        "--target",
+        "cpu isa=baseline",
+    )
     there = refused(*emulated(runner, work / "x86.tpk"))
     if "T0523" not in there or "compiled for baseline, the target has neon" not in there:
         sys.exit(f"a package for x86-64 is refused there with: {there}")

@@ -4,6 +4,7 @@
 
 Skipped, with a reason and status 77, where gdb is missing or may not start programs.
 """
+
 import pathlib
 import re
 import shutil
@@ -15,11 +16,18 @@ SCRIPT = ROOT / "sdk/debug/tenon_gdb.py"
 
 # Commands at the stops, and the expected output of each: all of these lines, in this order.
 EXPECTED = {
-    "print graph": ["graph @pairs<n, m>, 2 nodes", "%sum = plus(%x, %x) : f32[n, 2*m]",
-                    "= reshape_to(%sum) : f32[2*m, n]", "yield = "],
+    "print graph": [
+        "graph @pairs<n, m>, 2 nodes",
+        "%sum = plus(%x, %x) : f32[n, 2*m]",
+        "= reshape_to(%sum) : f32[2*m, n]",
+        "yield = ",
+    ],
     "print graph.dims_": ["2 symbols, ", "= n", "= 2*m"],
-    "print kernel": ["kernel, 2 buffers, 1 stages", "b0 = f32[n0, 4] in",
-                     "stage 0 = Reduce over [i0 < n0] reduce [i1 < 4] into b1"],
+    "print kernel": [
+        "kernel, 2 buffers, 1 stages",
+        "b0 = f32[n0, 4] in",
+        "stage 0 = Reduce over [i0 < n0] reduce [i1 < 4] into b1",
+    ],
     "call graph.dump()": ["tenon.tir 1", "%0 = reshape_to(%sum) {shape = dims [2*m, n]}"],
     "call graph.dims_.dump(dim)": ["2*m"],
     "call kernel.dump()": ["kernel lead [] {", "stage 0 Reduce over [i0] reduce [i1]"],
@@ -34,8 +42,10 @@ EXPECTED = {
     "tenon-dump node.graph_": ["tenon.tir 1"],
 }
 # Functions that only a debugger calls.
-KEPT = {"libtenon.so": ["tenon::ir::Graph::dump() const", "tenon::ir::DimTable::dump(long) const"],
-        "tenon/plugins.d/cpu.so": ["tenon::kernelgen::Kernel::dump() const"]}
+KEPT = {
+    "libtenon.so": ["tenon::ir::Graph::dump() const", "tenon::ir::DimTable::dump(long) const"],
+    "tenon/plugins.d/cpu.so": ["tenon::kernelgen::Kernel::dump() const"],
+}
 
 
 def skip(why):
@@ -45,8 +55,14 @@ def skip(why):
 
 def gdb(*arguments):
     command = ["gdb", "-nx", "-batch", "-ex", "set width 0", "-ex", "set debuginfod enabled off"]
-    done = subprocess.run([*command, *arguments], stdin=subprocess.DEVNULL, text=True, timeout=240,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(
+        [*command, *arguments],
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=240,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     return done.stdout
 
 
@@ -89,8 +105,8 @@ def kept(libraries):
 def names_of_types():
     """DTYPES of the script equal those of the header."""
     header = (ROOT / "sdk/tenon/abi/base.h").read_text()
-    block = header[header.index("#define TENON_DTYPE_NONE"):]
-    block = block[:block.index("/* Reserved")]
+    block = header[header.index("#define TENON_DTYPE_NONE") :]
+    block = block[: block.index("/* Reserved")]
     names = re.findall(r"^#define TENON_(\w+) \d+u", block, flags=re.M)
     wanted = [name.removeprefix("DTYPE_").lower() for name in names]
     row = re.search(r"^DTYPES = \((.*?)\)$", SCRIPT.read_text(), flags=re.M | re.S).group(1)

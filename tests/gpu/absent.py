@@ -5,6 +5,7 @@
 
 `tenon doctor` loads each of them and asks; it runs without and with them, in turn. What counts is the
 processor time of the whole process, and the least of several runs, because the machine is busy."""
+
 import os
 import pathlib
 import subprocess
@@ -23,7 +24,10 @@ def main():
         os.environ.pop(name, None)
     said = subprocess.run([tenon, "doctor"], capture_output=True, text=True, check=True)
     for vendor in startup.VENDORS.split(","):
-        if not any(line.split()[:3] == [vendor, "not", "here:"] and f"({vendor}: " in line for line in said.stdout.splitlines()):
+        if not any(
+            line.split()[:3] == [vendor, "not", "here:"] and f"({vendor}: " in line
+            for line in said.stdout.splitlines()
+        ):
             print(f"skipped: {vendor} has a device here, or is not built\n{said.stdout}")
             return 77
     if said.stderr:
@@ -32,9 +36,13 @@ def main():
     least = {"": 1e9, startup.VENDORS: 1e9}
     for _ in range(RUNS):
         for off in least:
-            least[off] = min(least[off], startup.spent_ms([tenon, "doctor"], {"TENON_PLUGINS_DISABLE": off}))
+            least[off] = min(
+                least[off], startup.spent_ms([tenon, "doctor"], {"TENON_PLUGINS_DISABLE": off})
+            )
     more = least[""] - least[startup.VENDORS]
-    print(f"without the vendors' plugins {least[startup.VENDORS]:.2f} ms, with them {least['']:.2f} ms: {more:+.2f} ms")
+    print(
+        f"without the vendors' plugins {least[startup.VENDORS]:.2f} ms, with them {least['']:.2f} ms: {more:+.2f} ms"
+    )
     return 1 if more > MOST_MS else 0
 
 

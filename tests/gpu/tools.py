@@ -6,6 +6,7 @@
 `ptxas` is out of a wheel of PyPI, `ocloc` out of Debian's packages: 54 MB in all. With CHECK_FULL=1
 NVRTC comes too, a wheel of 90 MB. They are unpacked into FOLDER/bin and FOLDER/lib, and NVRTC into
 FOLDER/nvrtc, once. What cannot be had is named in a line, and what needs it is skipped."""
+
 import os
 import pathlib
 import shutil
@@ -28,7 +29,9 @@ class Missing(Exception):
 
 def run(folder, *command):
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as why:
         raise Missing(str(why)) from why
     if done.returncode != 0:
@@ -36,7 +39,19 @@ def run(folder, *command):
 
 
 def download(work, name):
-    run(work, sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", ".", name)
+    run(
+        work,
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--dest",
+        ".",
+        name,
+    )
     return next(work.glob("*.whl"))
 
 
@@ -57,7 +72,9 @@ def nvrtc(work, out):
                 (work / pathlib.Path(name).name).write_bytes(wheel.read(name))
     (out / "nvrtc").mkdir(exist_ok=True)
     # The library last: it is there when all is.
-    for library in sorted(work.glob("*.so.*"), key=lambda path: path.name.startswith("libnvrtc.so")):
+    for library in sorted(
+        work.glob("*.so.*"), key=lambda path: path.name.startswith("libnvrtc.so")
+    ):
         place(library, out / "nvrtc" / library.name)
 
 

@@ -8,6 +8,7 @@ at most 1 GiB of resident memory, exit status 0 or 2, stderr valid UTF-8 without
 and when the status is 2 one message that carries one stable code; no file written but the requested
 outputs. The case has the expected outcome.
 """
+
 import argparse
 import concurrent.futures
 import os
@@ -35,8 +36,15 @@ RESIDENT_BYTES = (8 << 30) if SANITIZED else (1 << 30)
 ADDRESS_SPACE_BYTES = 16 << 30
 STDERR_BYTES = 64 << 10
 CODE = re.compile(r"\b[TP]\d{4}\b")
-INTERNAL = ("Traceback", "terminate called", "Assertion", "AddressSanitizer", "runtime error:",
-            "std::bad_alloc", "check failed")
+INTERNAL = (
+    "Traceback",
+    "terminate called",
+    "Assertion",
+    "AddressSanitizer",
+    "runtime error:",
+    "std::bad_alloc",
+    "check failed",
+)
 
 
 def limit():
@@ -46,8 +54,15 @@ def limit():
 
 
 def start(command, folder, out, err, environment):
-    return subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                            env=environment, preexec_fn=limit)
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        env=environment,
+        preexec_fn=limit,
+    )
 
 
 def wait(process, seconds, stop):
@@ -128,15 +143,19 @@ def run(case, folder, tenon, cache):
     out, err = folder.with_suffix(".stdout"), folder.with_suffix(".stderr")
     results = folder.with_suffix(".out")
     args = [*case.args] + (["--output-dir", str(results)] if case.outputs else [])
-    environment = dict(os.environ, TENON_CACHE_DIR=str(cache), TENON_NUM_THREADS="1",
-                       HOME=str(cache))
+    environment = dict(
+        os.environ, TENON_CACHE_DIR=str(cache), TENON_NUM_THREADS="1", HOME=str(cache)
+    )
     before = listing(folder)
     with open(out, "wb") as stdout, open(err, "wb") as stderr:
         process = start([tenon, *args], folder, stdout, stderr, environment)
         status, peak, seconds = wait(process, SECONDS, case.stop)
     stray = [f for f in listing(folder) if f not in before]
-    outputs = {n: (results / f"{n}.npy").read_bytes() for n in case.outputs
-               if (results / f"{n}.npy").exists()}
+    outputs = {
+        n: (results / f"{n}.npy").read_bytes()
+        for n in case.outputs
+        if (results / f"{n}.npy").exists()
+    }
     text = err.read_bytes()
     return case, list(judge(case, status, peak, seconds, text, outputs, stray)), text
 
@@ -166,8 +185,10 @@ def main():
             case, wrong, stderr = task.result()
             failed += bool(wrong)
             if wrong or options.v:
-                print(f"{'FAIL' if wrong else 'ok  '} {case.name} (expected {case.expect})"
-                      f"{': ' if wrong else ''}{'; '.join(wrong)}")
+                print(
+                    f"{'FAIL' if wrong else 'ok  '} {case.name} (expected {case.expect})"
+                    f"{': ' if wrong else ''}{'; '.join(wrong)}"
+                )
                 print("     | " + repr(stderr[:400].decode("utf-8", "replace")))
     if not options.keep:
         shutil.rmtree(place, ignore_errors=True)

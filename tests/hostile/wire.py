@@ -3,6 +3,7 @@
 The onnx package would refuse much of what the corpus needs. Field numbers are those of
 onnx.proto.
 """
+
 import struct
 
 FLOAT, UINT8, INT8, INT32, INT64, STRING, BOOL, DOUBLE = 1, 2, 3, 6, 7, 8, 9, 11
@@ -92,9 +93,14 @@ def value(name, dims, dtype=FLOAT):
 
 
 def graph(nodes, inputs, outputs, initializers=(), sparse=(), name="g"):
-    return (b"".join(data(1, n) for n in nodes) + data(2, name) +
-            b"".join(data(5, t) for t in initializers) + b"".join(data(11, v) for v in inputs) +
-            b"".join(data(12, v) for v in outputs) + b"".join(data(15, s) for s in sparse))
+    return (
+        b"".join(data(1, n) for n in nodes)
+        + data(2, name)
+        + b"".join(data(5, t) for t in initializers)
+        + b"".join(data(11, v) for v in inputs)
+        + b"".join(data(12, v) for v in outputs)
+        + b"".join(data(15, s) for s in sparse)
+    )
 
 
 def opset(version=17, domain=None):
@@ -110,9 +116,15 @@ def model(body, opsets=None, ir_version=8, functions=(), more=b""):
 
 
 def function(name, inputs, outputs, nodes, domain="own"):
-    return (data(1, name) + b"".join(data(4, i) for i in inputs) +
-            b"".join(data(5, o) for o in outputs) + b"".join(data(7, n) for n in nodes) +
-            data(9, opset()) + data(9, opset(1, domain)) + data(10, domain))
+    return (
+        data(1, name)
+        + b"".join(data(4, i) for i in inputs)
+        + b"".join(data(5, o) for o in outputs)
+        + b"".join(data(7, n) for n in nodes)
+        + data(9, opset())
+        + data(9, opset(1, domain))
+        + data(10, domain)
+    )
 
 
 def simple(nodes, initializers=(), inputs=None, outputs=None, **rest):

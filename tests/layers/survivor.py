@@ -2,6 +2,7 @@
 """One process continues through each fault: a failed call works when it is repeated, a lost device
 is reported as lost, another device gives right results, and nothing leaks on either side of the
 plugin's boundary (counted by the layer `validation`). Usage: survivor.py SURVIVOR"""
+
 import os
 import re
 import subprocess
@@ -10,15 +11,23 @@ import tempfile
 
 SURVIVOR = sys.argv[1]
 MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs/softmax.tir")
-SITES = {"cpu": "open alloc load compile execute lost", "sim": "open alloc copy_async queue fence compile load execute late lost",
-         "reference": "open alloc load compile execute lost"}
+SITES = {
+    "cpu": "open alloc load compile execute lost",
+    "sim": "open alloc copy_async queue fence compile load execute late lost",
+    "reference": "open alloc load compile execute lost",
+}
 MOST = 60
 
 
 def survive(site, n, device, other):
     layers = f"validation,faults:{site}={n},device={device}"
-    result = subprocess.run([SURVIVOR, MODEL, device, other], env=dict(os.environ, TENON_LAYERS=layers), capture_output=True, text=True,
-                            timeout=60)
+    result = subprocess.run(
+        [SURVIVOR, MODEL, device, other],
+        env=dict(os.environ, TENON_LAYERS=layers),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     where = f"{layers}: exit {result.returncode}\n{result.stdout[-600:]}{result.stderr[-600:]}"
     assert result.returncode == 0, where
     assert "is broken by" not in result.stderr and "still holds" not in result.stderr, where

@@ -8,6 +8,7 @@ network in forms/ and for the models of rapidocr-onnxruntime at small sizes. Wit
 four full-size networks of bench/models.py, against torch in double. Skipped, with a reason and
 status 77, without onnxruntime.
 """
+
 import argparse
 import os
 import pathlib
@@ -15,9 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
-
 import forms
+import numpy as np
 import ocr
 import shapes
 
@@ -26,7 +26,12 @@ FACTOR = 2
 WIDE = "widen-floats,dce,legalize,dce"
 # Smaller errors mean nothing: a few roundings of f32, relative to the largest value.
 FLOOR = 2**-20
-FORMS = ("resnet_torchscript17_symbolic", "mobilenet_torchscript17_symbolic", "bert_torchscript17_symbolic", "gpt2_dynamo18_symbolic")
+FORMS = (
+    "resnet_torchscript17_symbolic",
+    "mobilenet_torchscript17_symbolic",
+    "bert_torchscript17_symbolic",
+    "gpt2_dynamo18_symbolic",
+)
 OCR = {ocr.DETECTOR: (1, 3, 32, 64), ocr.RECOGNISER: (1, 3, 48, 32), ocr.CLASSIFIER: (1, 3, 48, 32)}
 
 
@@ -36,10 +41,18 @@ def tenon_run(tenon, model, feeds, *options):
         for name, value in feeds.items():
             np.save(f"{folder}/in_{name}.npy", value)
             command += ["--input", f"{name}={folder}/in_{name}.npy"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=shapes.SECONDS, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=shapes.SECONDS, check=False
+        )
         if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(options)}: exit status {done.returncode}: {done.stderr.strip()[:600]}")
-        return {p.stem: np.load(p) for p in pathlib.Path(folder).glob("*.npy") if not p.name.startswith("in_")}
+            raise RuntimeError(
+                f"{' '.join(options)}: exit status {done.returncode}: {done.stderr.strip()[:600]}"
+            )
+        return {
+            p.stem: np.load(p)
+            for p in pathlib.Path(folder).glob("*.npy")
+            if not p.name.startswith("in_")
+        }
 
 
 def judge(got, theirs, exact):
@@ -47,10 +60,15 @@ def judge(got, theirs, exact):
     lines, good = [], True
     for name, value in exact.items():
         scale = max(np.abs(value).max(initial=0), 1e-30)
-        mine, other = (float(np.abs(np.asarray(a[name], np.float64) - value).max(initial=0) / scale) for a in (got, theirs))
+        mine, other = (
+            float(np.abs(np.asarray(a[name], np.float64) - value).max(initial=0) / scale)
+            for a in (got, theirs)
+        )
         holds = mine <= max(FACTOR * other, FLOOR)
         good &= holds
-        lines.append(f"{name}: {mine:.2e}, ONNX Runtime {other:.2e}{'' if holds else ': more than twice'}")
+        lines.append(
+            f"{name}: {mine:.2e}, ONNX Runtime {other:.2e}{'' if holds else ': more than twice'}"
+        )
     return lines, good
 
 
@@ -63,7 +81,11 @@ def onnx_run(onnxruntime, path, feeds):
 
 def small_cases():
     for form in FORMS:
-        yield form, forms.FORMS / f"{form}.onnx", forms.arrays(form.split("_", maxsplit=1)[0], "b", "in")
+        yield (
+            form,
+            forms.FORMS / f"{form}.onnx",
+            forms.arrays(form.split("_", maxsplit=1)[0], "b", "in"),
+        )
     models = ocr.package_models()
     if models is None:
         print("skipped: the models of rapidocr-onnxruntime, which is not installed")
@@ -77,15 +99,18 @@ def full_cases():
     """The full-size networks, with torch's outputs in double."""
     sys.path.insert(0, str(HERE.parents[1] / "bench"))
     try:
-        import torch
         import models
+        import torch
     except ImportError as error:
         print(f"skipped: the networks at their sizes ({error})")
         return
     for name in ("resnet50", "mobilenetv2", "bert", "gpt2"):
         feeds = models.inputs(name)
         module = models.torch_module(name).double()
-        wide = {k: v.double() if v.is_floating_point() else v for k, v in models.to_torch(name, feeds).items()}
+        wide = {
+            k: v.double() if v.is_floating_point() else v
+            for k, v in models.to_torch(name, feeds).items()
+        }
         with torch.no_grad():
             exact = module(*wide.values()).numpy()
         yield name, models.export(name), feeds, {models.get(name).outputs[0]: exact}
@@ -108,7 +133,13 @@ def main():
             continue
         try:
             got = tenon_run(options.tenon, path, feeds, "--device", "cpu")
-            wide = exact[0] if exact else tenon_run(options.tenon, path, feeds, "--device", "reference", "--passes", WIDE)
+            wide = (
+                exact[0]
+                if exact
+                else tenon_run(
+                    options.tenon, path, feeds, "--device", "reference", "--passes", WIDE
+                )
+            )
             lines, good = judge(got, onnx_run(onnxruntime, path, feeds), wide)
         except RuntimeError as error:
             lines, good = [str(error)], False

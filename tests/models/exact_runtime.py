@@ -1,4 +1,5 @@
 """Options of ONNX Runtime sessions whose integer products are exact on every machine."""
+
 import pathlib
 
 import onnxruntime

@@ -4,6 +4,7 @@ itself compared with ONNX Runtime where that computes the case exactly.
 
     python3 tests/models/experts.py --tenon build/bin/tenon [--devices reference,cpu] [--filter TEXT]
 """
+
 import argparse
 import dataclasses
 import itertools
@@ -14,7 +15,7 @@ import tempfile
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 RNG = np.random.default_rng(5)
 TOLERANCE = 1e-5  # of the largest number
@@ -40,7 +41,11 @@ def narrow(rows, columns, bits, block, zeros):
     group = block or columns
     q = RNG.integers(0, 2**bits, (EXPERTS, rows, columns)).astype(np.uint8)
     scale = (RNG.random((EXPERTS, rows, columns // group)) * 0.1 + 0.01).astype(np.float32)
-    zero = RNG.integers(0, 2**bits, scale.shape).astype(np.uint8) if zeros else np.full(scale.shape, 1 << (bits - 1), np.uint8)
+    zero = (
+        RNG.integers(0, 2**bits, scale.shape).astype(np.uint8)
+        if zeros
+        else np.full(scale.shape, 1 << (bits - 1), np.uint8)
+    )
     real = (q.astype(np.float64) - np.repeat(zero, group, 2)) * np.repeat(scale, group, 2)
     if not block:
         scale, zero = scale[:, :, 0], zero[:, :, 0]
@@ -52,9 +57,17 @@ def activated(kind, g, gate, a):
     if kind == "swiglu":
         limit = a.get("swiglu_limit", np.inf)
         g, gate = np.minimum(g, limit), np.clip(gate, -limit, limit)
-        return g / (1 + np.exp(-a.get("activation_alpha", 1) * g)) * (gate + a.get("activation_beta", 0))
-    out = {"relu": lambda x: np.maximum(x, 0), "silu": lambda x: x / (1 + np.exp(-x)), "identity": lambda x: x,
-           "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))}[kind](g)
+        return (
+            g
+            / (1 + np.exp(-a.get("activation_alpha", 1) * g))
+            * (gate + a.get("activation_beta", 0))
+        )
+    out = {
+        "relu": lambda x: np.maximum(x, 0),
+        "silu": lambda x: x / (1 + np.exp(-x)),
+        "identity": lambda x: x,
+        "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    }[kind](g)
     return out if gate is None else out * gate
 
 
@@ -70,11 +83,20 @@ def mixture(op, x, router, fcs, a, given=None):
     fusion = a.get("swiglu_fusion", 0)
     for t, token in enumerate(tokens):
         top = np.argsort(-router[t], kind="stable")[: a["k"]]
-        weights = given[t, top] if given is not None else softmax(router[t])[top] if op == "MoE" else softmax(router[t, top])
+        weights = (
+            given[t, top]
+            if given is not None
+            else softmax(router[t])[top]
+            if op == "MoE"
+            else softmax(router[t, top])
+        )
         if a.get("normalize_routing_weights"):
             weights = weights / weights.sum()
         for e, weight in zip(top, weights):
-            parts = [None if fc is None else token @ fc[0][e].T + (0 if fc[1] is None else fc[1][e]) for fc in (fcs[0], fcs[2])]
+            parts = [
+                None if fc is None else token @ fc[0][e].T + (0 if fc[1] is None else fc[1][e])
+                for fc in (fcs[0], fcs[2])
+            ]
             if fusion == 1:
                 parts = [parts[0][0::2], parts[0][1::2]]
             elif fusion == 2:
@@ -99,7 +121,9 @@ class Case:
 
     def model(self):
         feeds = self.feeds()
-        inputs = ["x", "router"] + [f"c{i}" if c is not None else "" for i, c in enumerate(self.constants)]
+        inputs = ["x", "router"] + [
+            f"c{i}" if c is not None else "" for i, c in enumerate(self.constants)
+        ]
         if self.given is not None:
             inputs += [""] * (14 - len(inputs)) + ["given"]
         while not inputs[-1]:
@@ -107,45 +131,112 @@ class Case:
         kinds = {k: list(v.shape) for k, v in feeds.items()}
         if self.symbolic:
             kinds = {"x": ["batch", "length", HIDDEN], "router": ["tokens", EXPERTS]}
-        values = [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(feeds[k].dtype), s) for k, s in kinds.items()]
-        constants = [numpy_helper.from_array(c, f"c{i}") for i, c in enumerate(self.constants) if c is not None]
-        node = helper.make_node(self.op, inputs, ["y"], name="the experts", domain=MICROSOFT, **self.attributes)
+        values = [
+            helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(feeds[k].dtype), s)
+            for k, s in kinds.items()
+        ]
+        constants = [
+            numpy_helper.from_array(c, f"c{i}")
+            for i, c in enumerate(self.constants)
+            if c is not None
+        ]
+        node = helper.make_node(
+            self.op, inputs, ["y"], name="the experts", domain=MICROSOFT, **self.attributes
+        )
         graph = helper.make_graph([node], "g", values, [onnx.ValueInfoProto(name="y")], constants)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)], ir_version=8)
+        return helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)],
+            ir_version=8,
+        )
 
     def feeds(self):
-        return {"x": self.x, "router": self.router} | ({} if self.given is None else {"given": self.given})
+        return {"x": self.x, "router": self.router} | (
+            {} if self.given is None else {"given": self.given}
+        )
 
 
 def random_tokens(*shape):
     return floats(*shape, HIDDEN), floats(int(np.prod(shape)), EXPERTS) * 3
 
 
-def of_floats(name, kind, k=2, fusion=0, third=False, biases=True, tokens=(TOKENS,), exact_peer=True, symbolic=False, **more):
+def of_floats(
+    name,
+    kind,
+    k=2,
+    fusion=0,
+    third=False,
+    biases=True,
+    tokens=(TOKENS,),
+    exact_peer=True,
+    symbolic=False,
+    **more,
+):
     x, router = random_tokens(*tokens)
     rows = INNER * (2 if fusion else 1)
     shapes = [(rows, HIDDEN), (HIDDEN, INNER), (INNER, HIDDEN)][: 3 if third else 2]
     fcs = [(floats(EXPERTS, *s), floats(EXPERTS, s[0]) if biases else None) for s in shapes]
     attributes = {"k": k, "activation_type": kind, "swiglu_fusion": fusion, **more}
-    return Case(name, "MoE", x, router, [o for fc in fcs for o in fc], attributes, (*fcs, None)[:3], symbolic=symbolic, exact_peer=exact_peer and not third)
+    return Case(
+        name,
+        "MoE",
+        x,
+        router,
+        [o for fc in fcs for o in fc],
+        attributes,
+        (*fcs, None)[:3],
+        symbolic=symbolic,
+        exact_peer=exact_peer and not third,
+    )
 
 
-def of_bits(name, kind, bits, block=0, zeros=False, fusion=0, third=False, tokens=(TOKENS,), given=False, symbolic=False, **more):
+def of_bits(
+    name,
+    kind,
+    bits,
+    block=0,
+    zeros=False,
+    fusion=0,
+    third=False,
+    tokens=(TOKENS,),
+    given=False,
+    symbolic=False,
+    **more,
+):
     x, router = random_tokens(*tokens)
     rows = INNER * (2 if fusion else 1)
-    operands, fcs, zero_points = [None] * 12, [], []
-    for i, shape in enumerate([(rows, HIDDEN), (HIDDEN, INNER), (INNER, HIDDEN)][: 3 if third else 2]):
+    operands, fcs = [None] * 12, []
+    for i, shape in enumerate(
+        [(rows, HIDDEN), (HIDDEN, INNER), (INNER, HIDDEN)][: 3 if third else 2]
+    ):
         real, q, scale, zero = narrow(*shape, bits, block, zeros)
         bias = floats(EXPERTS, shape[0])
-        operands[3 * i: 3 * i + 3] = [q, scale, bias]
+        operands[3 * i : 3 * i + 3] = [q, scale, bias]
         operands[9 + i] = zero
         fcs.append((real, bias))
-    attributes = {"k": 2, "activation_type": kind, "swiglu_fusion": fusion, "expert_weight_bits": bits, **more}
+    attributes = {
+        "k": 2,
+        "activation_type": kind,
+        "swiglu_fusion": fusion,
+        "expert_weight_bits": bits,
+        **more,
+    }
     if block:
         attributes["block_size"] = block
     weights = np.abs(floats(len(router), EXPERTS)) if given else None
     # ONNX Runtime rounds activations to 8 bits if blocks have 8 bits.
-    return Case(name, "QMoE", x, router, operands, attributes, (*fcs, None)[:3], weights, symbolic, exact_peer=not third and not (bits == 8 and block))
+    return Case(
+        name,
+        "QMoE",
+        x,
+        router,
+        operands,
+        attributes,
+        (*fcs, None)[:3],
+        weights,
+        symbolic,
+        exact_peer=not third and not (bits == 8 and block),
+    )
 
 
 SWIGLU = {"activation_alpha": 1.3, "activation_beta": 0.7, "swiglu_limit": 0.5}
@@ -168,17 +259,35 @@ def cases():
     yield of_bits("4 bits, no tokens", "silu", 4, 16, True, tokens=(0,), given=True)
     yield of_bits("4 bits, no tokens of any batch", "silu", 4, 16, tokens=(0, 3), symbolic=True)
     for bits, block, zeros in itertools.product((2, 4, 8), (0, 16), (False, True)):
-        yield of_bits(f"{bits} bits, blocks of {block}, {'zero points' if zeros else 'none'}", "silu", bits, block, zeros)
+        yield of_bits(
+            f"{bits} bits, blocks of {block}, {'zero points' if zeros else 'none'}",
+            "silu",
+            bits,
+            block,
+            zeros,
+        )
     yield of_bits("4 bits swiglu in turn", "swiglu", 4, 32, fusion=1, **SWIGLU)
     yield of_bits("4 bits swiglu by fc3", "swiglu", 4, 32, True, third=True, **SWIGLU)
-    yield of_bits("4 bits, one token", "swiglu", 4, 32, tokens=(1, 1), fusion=1, normalize_routing_weights=1)
-    yield of_bits("4 bits of any batch and length", "swiglu", 4, 32, True, tokens=(2, 3), fusion=1, symbolic=True)
+    yield of_bits(
+        "4 bits, one token", "swiglu", 4, 32, tokens=(1, 1), fusion=1, normalize_routing_weights=1
+    )
+    yield of_bits(
+        "4 bits of any batch and length",
+        "swiglu",
+        4,
+        32,
+        True,
+        tokens=(2, 3),
+        fusion=1,
+        symbolic=True,
+    )
     yield of_bits("4 bits, weights of the router", "relu", 4, 16, given=True)
     yield of_bits("8 and 4 bits", "relu", 4, fc2_expert_weight_bits=4)
 
 
 def bad_cases():
     """(case, what is said)"""
+
     def changed(case, i=None, operand=None, **attributes):
         if i is not None:
             case.constants[i] = operand
@@ -189,20 +298,60 @@ def bad_cases():
     yield changed(of_floats("no experts are chosen", "relu"), k=0), "T0708"
     yield changed(of_floats("an unknown activation", "relu"), activation_type="tanh"), "T0714"
     yield changed(of_floats("the sparse mixer", "relu"), use_sparse_mixer=1), "T0714"
-    yield changed(of_floats("swiglu without a second half", "relu"), activation_type="swiglu"), "T0709"
-    yield changed(of_floats("weights of another hidden size", "relu"), 0, floats(EXPERTS, INNER, HIDDEN + 1)), "T0713"
-    yield changed(of_floats("weights of integers", "relu"), 0, np.ones((EXPERTS, INNER, HIDDEN), np.int32)), "T0710"
-    yield changed(of_floats("weights of halves", "relu"), 0, np.ones((EXPERTS, INNER, HIDDEN), np.float16)), "T0710"
-    yield changed(of_floats("biases of integers", "relu"), 1, np.ones((EXPERTS, INNER), np.int64)), "T0710"
+    yield (
+        changed(of_floats("swiglu without a second half", "relu"), activation_type="swiglu"),
+        "T0709",
+    )
+    yield (
+        changed(
+            of_floats("weights of another hidden size", "relu"),
+            0,
+            floats(EXPERTS, INNER, HIDDEN + 1),
+        ),
+        "T0713",
+    )
+    yield (
+        changed(
+            of_floats("weights of integers", "relu"), 0, np.ones((EXPERTS, INNER, HIDDEN), np.int32)
+        ),
+        "T0710",
+    )
+    yield (
+        changed(
+            of_floats("weights of halves", "relu"), 0, np.ones((EXPERTS, INNER, HIDDEN), np.float16)
+        ),
+        "T0710",
+    )
+    yield (
+        changed(of_floats("biases of integers", "relu"), 1, np.ones((EXPERTS, INNER), np.int64)),
+        "T0710",
+    )
     case = of_floats("a router of halves", "relu")
     yield dataclasses.replace(case, router=case.router.astype(np.float16)), "T0710"
-    yield changed(of_floats("biases of other experts", "relu"), 1, floats(EXPERTS + 1, INNER)), "T0713"
+    yield (
+        changed(of_floats("biases of other experts", "relu"), 1, floats(EXPERTS + 1, INNER)),
+        "T0713",
+    )
     yield changed(of_bits("3 bits", "relu", 4), expert_weight_bits=3), "T0714"
     yield changed(of_bits("blocks that do not divide", "relu", 4, 16), block_size=24), "T0713"
     yield changed(of_bits("blocks of nothing", "relu", 4, 16), block_size=0), "must be 2 to 65536"
     yield changed(of_bits("scales are missing", "relu", 4), 1), "T0720"
-    yield changed(of_bits("a scale that is NaN", "relu", 4), 1, np.full((EXPERTS, INNER), np.nan, np.float32)), "T0720"
-    yield changed(of_bits("weights of another type", "relu", 4), 0, np.zeros((EXPERTS, INNER, HIDDEN // 2), np.int8)), "T0710"
+    yield (
+        changed(
+            of_bits("a scale that is NaN", "relu", 4),
+            1,
+            np.full((EXPERTS, INNER), np.nan, np.float32),
+        ),
+        "T0720",
+    )
+    yield (
+        changed(
+            of_bits("weights of another type", "relu", 4),
+            0,
+            np.zeros((EXPERTS, INNER, HIDDEN // 2), np.int8),
+        ),
+        "T0710",
+    )
     yield changed(of_bits("4-bit floats", "relu", 4), quant_type="fp4"), "T0714"
     yield changed(of_bits("prepacked", "relu", 4), weights_prepacked=1), "T0714"
 
@@ -220,7 +369,9 @@ def by_peer(case, want):
     """What ONNX Runtime's result lacks to be the formula's: the formula is wrong then."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
-    session = onnxruntime.InferenceSession(case.model().SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        case.model().SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     text = far(session.run(None, case.feeds())[0], want)
     return text and f"ONNX Runtime {text}"
 

@@ -8,6 +8,7 @@ For each model NAME: NAME.onnx, NAME.in.INPUT.npy and NAME.out.OUTPUT.npy, the o
 onnxruntime. Weights are random with a fixed seed: these models test the way through the compiler,
 not learning. The results are committed; running the tests needs no torch.
 """
+
 import math
 import pathlib
 
@@ -26,8 +27,9 @@ class Mlp(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 48), nn.GELU(),
-                                    nn.Linear(48, 10))
+        self.layers = nn.Sequential(
+            nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 48), nn.GELU(), nn.Linear(48, 10)
+        )
 
     def forward(self, x):
         return torch.log_softmax(self.layers(x), dim=-1)
@@ -41,8 +43,9 @@ class EncoderLayer(nn.Module):
         self.heads, self.head_width = heads, width // heads
         self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.feed_forward = nn.Sequential(nn.Linear(width, hidden), nn.GELU(),
-                                          nn.Linear(hidden, width))
+        self.feed_forward = nn.Sequential(
+            nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)
+        )
 
     def split(self, x):
         batch, seq, _ = x.shape
@@ -70,8 +73,9 @@ class Block(nn.Module):
         self.bn2 = nn.BatchNorm2d(outputs)
         self.shortcut = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False),
-                                          nn.BatchNorm2d(outputs))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
 
     def forward(self, x):
         y = torch.relu(self.bn1(self.conv1(x)))
@@ -102,11 +106,22 @@ class DecoderStep(nn.Module):
         self.heads, self.size = heads, width // heads
         self.embedding = nn.Embedding(words, width)
         self.blocks = nn.ModuleList(
-            nn.ModuleDict({name: nn.Linear(a, b, bias=False) for name, a, b in
-                           (("query", width, width), ("key", width, width), ("value", width, width),
-                            ("output", width, width), ("gate", width, 2 * width),
-                            ("up", width, 2 * width), ("down", 2 * width, width))})
-            for _ in range(depth))
+            nn.ModuleDict(
+                {
+                    name: nn.Linear(a, b, bias=False)
+                    for name, a, b in (
+                        ("query", width, width),
+                        ("key", width, width),
+                        ("value", width, width),
+                        ("output", width, width),
+                        ("gate", width, 2 * width),
+                        ("up", width, 2 * width),
+                        ("down", 2 * width, width),
+                    )
+                }
+            )
+            for _ in range(depth)
+        )
         self.head = nn.Linear(width, words, bias=False)
 
     def norm(self, x):
@@ -129,7 +144,7 @@ class DecoderStep(nn.Module):
             keys = torch.cat((past[2 * i], key), 2)
             values = torch.cat((past[2 * i + 1], self.split(block["value"](h))), 2)
             query = self.rotate(self.split(block["query"](h)), position)
-            seen = torch.softmax(query @ keys.transpose(-1, -2) * self.size ** -0.5, -1) @ values
+            seen = torch.softmax(query @ keys.transpose(-1, -2) * self.size**-0.5, -1) @ values
             x = x + block["output"](seen.transpose(1, 2).reshape(x.shape))
             h = self.norm(x)
             x = x + block["down"](nn.functional.silu(block["gate"](h)) * block["up"](h))
@@ -155,10 +170,18 @@ def causal_mask(seq):
 def export(name, model, inputs, dynamic, run_inputs, results=("y",)):
     path = HERE / f"{name}.onnx"
     random_statistics(model, torch.Generator().manual_seed(2))
-    torch.onnx.export(model.eval(), tuple(inputs.values()), str(path), opset_version=17,
-                      input_names=list(inputs), output_names=list(results), dynamic_axes=dynamic,
-                      training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
-                      dynamo=False)
+    torch.onnx.export(
+        model.eval(),
+        tuple(inputs.values()),
+        str(path),
+        opset_version=17,
+        input_names=list(inputs),
+        output_names=list(results),
+        dynamic_axes=dynamic,
+        training=torch.onnx.TrainingMode.PRESERVE,
+        do_constant_folding=False,
+        dynamo=False,
+    )
     onnx.checker.check_model(onnx.load(str(path)), full_check=True)
     assert path.stat().st_size < MAX_BYTES, (name, path.stat().st_size)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -184,19 +207,30 @@ def main():
     layer, x = EncoderLayer(), torch.randn(2, 24, 64)
     feeds = {"x": x, "mask": causal_mask(24)}
     export("encoder", layer, feeds, None, feeds)
-    dynamic = {"x": {0: "batch", 1: "seq"}, "mask": {0: "seq", 1: "seq"},
-               "y": {0: "batch", 1: "seq"}}
+    dynamic = {
+        "x": {0: "batch", 1: "seq"},
+        "mask": {0: "seq", 1: "seq"},
+        "y": {0: "batch", 1: "seq"},
+    }
     other = {"x": torch.randn(3, 17, 64), "mask": causal_mask(17)}
     export("encoder_dynamic", layer, feeds, dynamic, other)
 
     image = torch.randn(2, 3, 16, 16)
-    export("residual_cnn", ResidualCnn(), {"image": image},
-           {"image": {0: "batch"}, "y": {0: "batch"}}, {"image": image})
+    export(
+        "residual_cnn",
+        ResidualCnn(),
+        {"image": image},
+        {"image": {0: "batch"}, "y": {0: "batch"}},
+        {"image": image},
+    )
 
     torch.manual_seed(5)
     past = [f"{kind}{layer}" for layer in range(2) for kind in ("keys", "values")]
-    feeds = {"token": torch.tensor([[7]]), "position": torch.tensor(11.0),
-             **{name: torch.randn(1, 4, 11, 8) for name in past}}
+    feeds = {
+        "token": torch.tensor([[7]]),
+        "position": torch.tensor(11.0),
+        **{name: torch.randn(1, 4, 11, 8) for name in past},
+    }
     results = ("y", *(f"{name}_now" for name in past))
     export("decoder", DecoderStep(), feeds, {name: {2: "past"} for name in past}, feeds, results)
 

@@ -10,6 +10,7 @@ in every form, so that all share one pair of inputs and outputs: NAME.CASE.in.IN
 NAME.CASE.out.OUTPUT.npy. Case `a` has the sizes of the export; case `b` has others, for forms with
 symbolic sizes. The results are committed; running the tests needs no torch.
 """
+
 import pathlib
 import sys
 import tempfile
@@ -28,8 +29,15 @@ import networks  # noqa: E402
 MAX_BYTES = 150_000
 TOKENS = 40
 # exporter, opset, symbolic sizes
-EXPORTS = (("torchscript", 11, False), ("torchscript", 11, True), ("torchscript", 13, True), ("torchscript", 14, False),
-           ("torchscript", 17, True), ("dynamo", 18, True), ("dynamo", 20, False))
+EXPORTS = (
+    ("torchscript", 11, False),
+    ("torchscript", 11, True),
+    ("torchscript", 13, True),
+    ("torchscript", 14, False),
+    ("torchscript", 17, True),
+    ("dynamo", 18, True),
+    ("dynamo", 20, False),
+)
 
 
 class Outputs(nn.Module):
@@ -45,27 +53,67 @@ class Outputs(nn.Module):
 
 
 def resnet():
-    return nn.Sequential(networks.conv_norm(3, 8, 7, 2, activation=nn.ReLU), nn.MaxPool2d(3, 2, 1), networks.Bottleneck(8, 4, 1),
-                         networks.Bottleneck(16, 8, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+    return nn.Sequential(
+        networks.conv_norm(3, 8, 7, 2, activation=nn.ReLU),
+        nn.MaxPool2d(3, 2, 1),
+        networks.Bottleneck(8, 4, 1),
+        networks.Bottleneck(16, 8, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(32, 10),
+    )
 
 
 def mobilenet():
-    return nn.Sequential(networks.conv_norm(3, 8, 3, 2, activation=nn.ReLU6), networks.InvertedResidual(8, 8, 1, 1),
-                         networks.InvertedResidual(8, 12, 2, 6), networks.InvertedResidual(12, 12, 1, 6),
-                         networks.conv_norm(12, 32, 1, activation=nn.ReLU6), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                         nn.Dropout(0.2), nn.Linear(32, 10))
+    return nn.Sequential(
+        networks.conv_norm(3, 8, 3, 2, activation=nn.ReLU6),
+        networks.InvertedResidual(8, 8, 1, 1),
+        networks.InvertedResidual(8, 12, 2, 6),
+        networks.InvertedResidual(12, 12, 1, 6),
+        networks.conv_norm(12, 32, 1, activation=nn.ReLU6),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(32, 10),
+    )
 
 
 def bert(attention):
     from transformers import BertConfig, BertModel
-    return Outputs(BertModel(BertConfig(vocab_size=TOKENS, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-                                        intermediate_size=32, max_position_embeddings=48, attn_implementation=attention)), True)
+
+    return Outputs(
+        BertModel(
+            BertConfig(
+                vocab_size=TOKENS,
+                hidden_size=16,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                intermediate_size=32,
+                max_position_embeddings=48,
+                attn_implementation=attention,
+            )
+        ),
+        True,
+    )
 
 
 def gpt2(attention):
     from transformers import GPT2Config, GPT2LMHeadModel
-    return Outputs(GPT2LMHeadModel(GPT2Config(vocab_size=TOKENS, n_embd=16, n_layer=2, n_head=2, n_positions=48, use_cache=False,
-                                              attn_implementation=attention)), False)
+
+    return Outputs(
+        GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=TOKENS,
+                n_embd=16,
+                n_layer=2,
+                n_head=2,
+                n_positions=48,
+                use_cache=False,
+                attn_implementation=attention,
+            )
+        ),
+        False,
+    )
 
 
 def images(batch):
@@ -74,7 +122,7 @@ def images(batch):
 
 def texts(batch, length):
     mask = torch.ones(batch, length, dtype=torch.int64)
-    mask[-1, length - length // 4:] = 0
+    mask[-1, length - length // 4 :] = 0
     return {"input_ids": torch.randint(0, TOKENS, (batch, length)), "attention_mask": mask}
 
 
@@ -82,8 +130,18 @@ SEQUENCE = {0: "batch", 1: "length"}
 NETWORKS = {
     "resnet": (resnet, lambda: (images(2), images(3)), {"image": {0: "batch"}}, ["y"]),
     "mobilenet": (mobilenet, lambda: (images(2), images(1)), {"image": {0: "batch"}}, ["y"]),
-    "bert": (bert, lambda: (texts(2, 12), texts(3, 7)), {"input_ids": SEQUENCE, "attention_mask": SEQUENCE}, ["y", "pooled"]),
-    "gpt2": (gpt2, lambda: (texts(2, 12), texts(1, 9)), {"input_ids": SEQUENCE, "attention_mask": SEQUENCE}, ["y"]),
+    "bert": (
+        bert,
+        lambda: (texts(2, 12), texts(3, 7)),
+        {"input_ids": SEQUENCE, "attention_mask": SEQUENCE},
+        ["y", "pooled"],
+    ),
+    "gpt2": (
+        gpt2,
+        lambda: (texts(2, 12), texts(1, 9)),
+        {"input_ids": SEQUENCE, "attention_mask": SEQUENCE},
+        ["y"],
+    ),
 }
 
 
@@ -91,7 +149,9 @@ def module_of(name, attention):
     build = NETWORKS[name][0]
     torch.manual_seed(3)
     module = build(attention) if name in ("bert", "gpt2") else build()
-    for parameter in module.parameters():  # normalisations start with 1 and 0, which would hide a mistake
+    for (
+        parameter
+    ) in module.parameters():  # normalisations start with 1 and 0, which would hide a mistake
         if parameter.dim() == 1:
             parameter.data.add_(torch.randn(parameter.shape) * 0.1)
     torch.manual_seed(4)
@@ -107,18 +167,38 @@ def export(name, exporter, opset, symbolic, path):
     module = module_of(name, "sdpa" if opset >= 14 else "eager")
     options = {"input_names": list(inputs), "output_names": outputs, "opset_version": opset}
     if exporter == "dynamo":
-        shapes = tuple({axis: torch.export.Dim.DYNAMIC for axis in symbols[i]} for i in inputs)
-        torch.onnx.export(module, tuple(inputs.values()), str(path), dynamo=True, external_data=False, verbose=False,
-                          dynamic_shapes=shapes if symbolic else None, **options)
+        shapes = tuple(dict.fromkeys(symbols[i], torch.export.Dim.DYNAMIC) for i in inputs)
+        torch.onnx.export(
+            module,
+            tuple(inputs.values()),
+            str(path),
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+            dynamic_shapes=shapes if symbolic else None,
+            **options,
+        )
     else:
-        torch.onnx.export(module, tuple(inputs.values()), str(path), dynamo=False, dynamic_axes=symbols if symbolic else None,
-                          **options)
+        torch.onnx.export(
+            module,
+            tuple(inputs.values()),
+            str(path),
+            dynamo=False,
+            dynamic_axes=symbols if symbolic else None,
+            **options,
+        )
 
 
 def strip(path):
     """Removes texts that the tests do not read: the Python locations of nodes."""
     model = onnx.load(str(path))
-    for item in [*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, model.graph]:
+    for item in [
+        *model.graph.node,
+        *model.graph.value_info,
+        *model.graph.input,
+        *model.graph.output,
+        model.graph,
+    ]:
         item.ClearField("doc_string")
         if hasattr(item, "metadata_props"):
             del item.metadata_props[:]
@@ -152,7 +232,11 @@ def main():
             for case in "ab" if symbolic else "a":
                 for key, value in run(path, inputs[case]).items():
                     first = expected.setdefault((case, key), value)
-                    assert np.abs(first - value).max() <= 1e-5 * np.abs(first).max(), (path, case, key)
+                    assert np.abs(first - value).max() <= 1e-5 * np.abs(first).max(), (
+                        path,
+                        case,
+                        key,
+                    )
             print(f"{path.name}: {path.stat().st_size} bytes")
         for case, feeds in inputs.items():
             for key, value in feeds.items():

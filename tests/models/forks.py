@@ -6,6 +6,7 @@ hints.
 
     python3 tests/models/forks.py --tool build/tests/model_shapes [--devices reference,cpu]
 """
+
 import argparse
 import concurrent.futures
 import os
@@ -16,9 +17,8 @@ import tempfile
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnx import TensorProto, helper, numpy_helper
-
 import shapes
+from onnx import TensorProto, helper, numpy_helper
 
 RNG = np.random.default_rng(5)
 F32, I64 = np.float32, np.int64
@@ -61,7 +61,12 @@ class Parts:
 
     def choice(self, condition, then_nodes, else_nodes):
         """An If of two branches, each given as (nodes, output)."""
-        return self.add("If", condition, then_branch=branch("then", *then_nodes), else_branch=branch("else", *else_nodes))
+        return self.add(
+            "If",
+            condition,
+            then_branch=branch("then", *then_nodes),
+            else_branch=branch("else", *else_nodes),
+        )
 
     def inner(self, op, *inputs, **attributes):
         """A node of a branch."""
@@ -77,9 +82,20 @@ class Parts:
         return self.choice(condition, ([squeeze], a), ([same], b))
 
     def model(self, inputs, outputs, functions=()):
-        graph = helper.make_graph(self.nodes, "g", inputs, [empty(o) for o in outputs], [numpy_helper.from_array(v, k) for k, v in self.constants.items()])
-        opsets = [helper.make_opsetid("", 18), *([helper.make_opsetid("own", 1)] if functions else [])]
-        return helper.make_model(graph, opset_imports=opsets, functions=list(functions), ir_version=9)
+        graph = helper.make_graph(
+            self.nodes,
+            "g",
+            inputs,
+            [empty(o) for o in outputs],
+            [numpy_helper.from_array(v, k) for k, v in self.constants.items()],
+        )
+        opsets = [
+            helper.make_opsetid("", 18),
+            *([helper.make_opsetid("own", 1)] if functions else []),
+        ]
+        return helper.make_model(
+            graph, opset_imports=opsets, functions=list(functions), ir_version=9
+        )
 
 
 AUDIO = value("x", FLOAT, ["batch", "samples"])
@@ -129,7 +145,9 @@ def of_rank_two():
     flat, a = p.inner("Reshape", "x", p.constant([-1]))
     same, b = p.inner("Identity", "x")
     made = p.choice(both, ([flat], a), ([same], b))
-    return p.model([AUDIO], [p.add("ReduceSum", p.add("Mul", made, made), keepdims=0)]), [{"x": floats(*s)} for s in ((1, 5), (1, 2), (2, 4))]
+    return p.model([AUDIO], [p.add("ReduceSum", p.add("Mul", made, made), keepdims=0)]), [
+        {"x": floats(*s)} for s in ((1, 5), (1, 2), (2, 4))
+    ]
 
 
 def by_value():
@@ -140,7 +158,11 @@ def by_value():
     same, b = p.inner("Relu", "x")
     y = p.add("ReduceSum", p.add("Exp", p.choice(loud, ([flat], a), ([same], b))), keepdims=0)
     quiet = floats(2, 5) * F32(0.1)
-    return p.model([AUDIO], [y, loud]), [{"x": quiet}, {"x": quiet + F32(3)}, {"x": floats(4, 3) * F32(0.1)}]
+    return p.model([AUDIO], [y, loud]), [
+        {"x": quiet},
+        {"x": quiet + F32(3)},
+        {"x": floats(4, 3) * F32(0.1)},
+    ]
 
 
 def by_value_sizes():
@@ -149,8 +171,14 @@ def by_value_sizes():
     loud = p.add("Greater", p.add("ReduceSum", "x", keepdims=0), p.constant(F32(0)))
     pool, a = p.inner("ReduceSum", "x", p.constant([1]), keepdims=0)
     first, b = p.inner("Identity", "x")
-    y = p.add("Reshape", p.add("Sigmoid", p.choice(loud, ([pool], a), ([first], b))), p.constant([-1]))
-    return p.model([AUDIO], [y]), [{"x": np.abs(floats(2, 5))}, {"x": -np.abs(floats(2, 5))}, {"x": np.abs(floats(6, 2))}]
+    y = p.add(
+        "Reshape", p.add("Sigmoid", p.choice(loud, ([pool], a), ([first], b))), p.constant([-1])
+    )
+    return p.model([AUDIO], [y]), [
+        {"x": np.abs(floats(2, 5))},
+        {"x": -np.abs(floats(2, 5))},
+        {"x": np.abs(floats(6, 2))},
+    ]
 
 
 def two_values():
@@ -176,13 +204,21 @@ def nested_values():
     high, higher = (p.add("Greater", top, p.constant(F32(k))) for k in (1, 2))
     flat, a = p.inner("Reshape", "x", p.constant([-1]))
     more, b = p.inner("Unsqueeze", "x", p.constant([0]))
-    inside = node("If", [higher], ["inside"], then_branch=branch("t", [flat], a), else_branch=branch("e", [more], b))
+    inside = node(
+        "If",
+        [higher],
+        ["inside"],
+        then_branch=branch("t", [flat], a),
+        else_branch=branch("e", [more], b),
+    )
     after, c = p.inner("Abs", "inside")
     same, d = p.inner("Identity", "x")
     made = p.choice(high, ([inside, after], c), ([same], d))
     x = np.abs(floats(3, 2))
     x /= x.max()
-    return p.model([AUDIO], [p.add("ReduceMean", made, keepdims=0)]), [{"x": x * F32(k)} for k in (0.5, 1.5, 3)]
+    return p.model([AUDIO], [p.add("ReduceMean", made, keepdims=0)]), [
+        {"x": x * F32(k)} for k in (0.5, 1.5, 3)
+    ]
 
 
 def nested_sizes():
@@ -192,11 +228,19 @@ def nested_sizes():
     alone = p.add("Equal", p.size("x", 0), p.constant(I64(1)))
     squeeze, a = p.inner("Squeeze", "x", p.constant([1]))
     number, b = p.inner("Squeeze", "x", p.constant([0, 1]))
-    inside = node("If", [alone], ["inside"], then_branch=branch("t", [number], b), else_branch=branch("e", [squeeze], a))
+    inside = node(
+        "If",
+        [alone],
+        ["inside"],
+        then_branch=branch("t", [number], b),
+        else_branch=branch("e", [squeeze], a),
+    )
     same, d = p.inner("Identity", "x")
     after, c = p.inner("Neg", "inside")
     made = p.choice(one, ([inside, after], c), ([same], d))
-    return p.model([AUDIO], [p.add("ReduceSum", made, keepdims=0)]), [{"x": floats(*s)} for s in ((1, 1), (4, 1), (2, 3))]
+    return p.model([AUDIO], [p.add("ReduceSum", made, keepdims=0)]), [
+        {"x": floats(*s)} for s in ((1, 1), (4, 1), (2, 3))
+    ]
 
 
 def value_in_size():
@@ -206,13 +250,23 @@ def value_in_size():
     high = p.add("Greater", p.add("ReduceMax", "x", keepdims=0), p.constant(F32(1)))
     squeeze, a = p.inner("Squeeze", "x", p.constant([0]))
     more, b = p.inner("Unsqueeze", "x", p.constant([0]))
-    inside = node("If", [high], ["inside"], then_branch=branch("t", [squeeze], a), else_branch=branch("e", [more], b))
+    inside = node(
+        "If",
+        [high],
+        ["inside"],
+        then_branch=branch("t", [squeeze], a),
+        else_branch=branch("e", [more], b),
+    )
     after, c = p.inner("Abs", "inside")
     same, d = p.inner("Identity", "x")
     made = p.choice(one, ([inside, after], c), ([same], d))
     x = floats(1, 4)
     x /= np.abs(x).max()
-    return p.model([AUDIO], [p.add("ReduceSum", made, keepdims=0)]), [{"x": np.abs(x) * F32(3)}, {"x": x * F32(0.5)}, {"x": floats(2, 3)}]
+    return p.model([AUDIO], [p.add("ReduceSum", made, keepdims=0)]), [
+        {"x": np.abs(x) * F32(3)},
+        {"x": x * F32(0.5)},
+        {"x": floats(2, 3)},
+    ]
 
 
 def detector():
@@ -223,12 +277,46 @@ def detector():
     frames = p.add("Relu", p.add("Conv", steps, p.constant(floats(bins, 1, 8)), strides=[8]))
     # [batch, bins] where there is one frame, else [batch, bins, frames].
     squeezed = p.squeezed(frames, 2)
-    shaped = p.add("Reshape", squeezed, p.add("Concat", p.add("Unsqueeze", p.size("x", 0), p.constant([0])), p.constant([bins, -1]), axis=0))
-    everything, hn, cn = p.add("LSTM", p.add("Transpose", shaped, perm=[2, 0, 1]), p.constant(floats(1, 4 * hidden, bins)),
-                               p.constant(floats(1, 4 * hidden, hidden)), p.constant(floats(1, 8 * hidden)), "", "h", "c", outputs=3, hidden_size=hidden)
-    y = p.add("Sigmoid", p.add("ReduceMean", p.add("Squeeze", everything, p.constant([1])), p.constant([0, 2]), keepdims=0))
-    inputs = [AUDIO, value("h", FLOAT, [1, "batch", hidden]), value("c", FLOAT, [1, "batch", hidden])]
-    return p.model(inputs, [y, hn, cn]), [{"x": floats(b, n), "h": floats(1, b, hidden), "c": floats(1, b, hidden)} for b, n in ((2, 8), (2, 24), (1, 16))]
+    shaped = p.add(
+        "Reshape",
+        squeezed,
+        p.add(
+            "Concat",
+            p.add("Unsqueeze", p.size("x", 0), p.constant([0])),
+            p.constant([bins, -1]),
+            axis=0,
+        ),
+    )
+    everything, hn, cn = p.add(
+        "LSTM",
+        p.add("Transpose", shaped, perm=[2, 0, 1]),
+        p.constant(floats(1, 4 * hidden, bins)),
+        p.constant(floats(1, 4 * hidden, hidden)),
+        p.constant(floats(1, 8 * hidden)),
+        "",
+        "h",
+        "c",
+        outputs=3,
+        hidden_size=hidden,
+    )
+    y = p.add(
+        "Sigmoid",
+        p.add(
+            "ReduceMean",
+            p.add("Squeeze", everything, p.constant([1])),
+            p.constant([0, 2]),
+            keepdims=0,
+        ),
+    )
+    inputs = [
+        AUDIO,
+        value("h", FLOAT, [1, "batch", hidden]),
+        value("c", FLOAT, [1, "batch", hidden]),
+    ]
+    return p.model(inputs, [y, hn, cn]), [
+        {"x": floats(b, n), "h": floats(1, b, hidden), "c": floats(1, b, hidden)}
+        for b, n in ((2, 8), (2, 24), (1, 16))
+    ]
 
 
 def state_by_value():
@@ -241,7 +329,9 @@ def state_by_value():
     total = p.add("ReduceSum", seen, keepdims=0)
     state = p.add("Tanh", p.add("Add", "h", total))
     inputs = [AUDIO, value("h", FLOAT, ["batch", 3])]
-    return p.model(inputs, [state, total]), [{"x": floats(2, n), "h": floats(2, 3) * F32(k)} for n, k in ((4, 0.1), (6, 99), (1, 0.1))]
+    return p.model(inputs, [state, total]), [
+        {"x": floats(2, n), "h": floats(2, 3) * F32(k)} for n, k in ((4, 0.1), (6, 99), (1, 0.1))
+    ]
 
 
 def carried_in_loop():
@@ -253,12 +343,22 @@ def carried_in_loop():
     flat, a = step.inner("Reshape", "s", "minus")
     same, b = step.inner("Identity", "s")
     made = step.choice(high, ([flat], a), ([same], b))
-    step.nodes += [node("ReduceMean", [made], ["mean"], keepdims=0), node("Add", ["s", "mean"], ["next"]), node("Identity", ["go"], ["again"])]
-    body = helper.make_graph(step.nodes, "body", [value("i", INT64, []), value("go", BOOL, []), value("s", FLOAT, ["batch", "samples"])],
-                             [value("again", BOOL, []), value("next", FLOAT, ["batch", "samples"])])
+    step.nodes += [
+        node("ReduceMean", [made], ["mean"], keepdims=0),
+        node("Add", ["s", "mean"], ["next"]),
+        node("Identity", ["go"], ["again"]),
+    ]
+    body = helper.make_graph(
+        step.nodes,
+        "body",
+        [value("i", INT64, []), value("go", BOOL, []), value("s", FLOAT, ["batch", "samples"])],
+        [value("again", BOOL, []), value("next", FLOAT, ["batch", "samples"])],
+    )
     p.constants |= {"limit": F32(1.5), "minus": np.array([-1]), "three": I64(3)}
     y = p.add("Loop", "three", "", "x", body=body)
-    return p.model([AUDIO], [y]), [{"x": np.abs(floats(2, n)) * F32(k)} for n, k in ((3, 0.2), (5, 1), (2, 4))]
+    return p.model([AUDIO], [y]), [
+        {"x": np.abs(floats(2, n)) * F32(k)} for n, k in ((3, 0.2), (5, 1), (2, 4))
+    ]
 
 
 def in_functions():
@@ -268,24 +368,74 @@ def in_functions():
     condition = node("Equal", ["d", "one"], ["c"])
     squeeze, a = inner.inner("Squeeze", "a", "axis")
     same, b = inner.inner("Identity", "a")
-    nodes = [node("Constant", [], ["one"], value_int=1), node("Constant", [], ["axis"], value_ints=[1]), node("Shape", ["a"], ["s"]),
-             node("Gather", ["s", "one"], ["d"]), condition,
-             node("If", ["c"], ["b"], then_branch=branch("t", [squeeze], a), else_branch=branch("e", [same], b))]
-    squeezed = helper.make_function("own", "Squeezed", ["a"], ["b"], nodes, [helper.make_opsetid("", 18)])
-    valued = helper.make_function("own", "Valued", ["a"], ["b"], [
-        node("Constant", [], ["minus"], value_ints=[-1]), node("Constant", [], ["zero"], value_float=0.0), node("ReduceSum", ["a"], ["t"], keepdims=0),
-        node("Greater", ["t", "zero"], ["c"]),
-        node("If", ["c"], ["b"], then_branch=branch("t", [node("Reshape", ["a", "minus"], ["r"])], "r"),
-             else_branch=branch("e", [node("Neg", ["a"], ["k"])], "k"))], [helper.make_opsetid("", 18)])
-    p.nodes = [node("Squeezed", ["x"], ["q"], domain="own"), node("Valued", ["q"], ["w"], domain="own"), node("ReduceMax", ["w"], ["y"], keepdims=0)]
-    return p.model([AUDIO], ["y"], [squeezed, valued]), [{"x": floats(3, n) + F32(k)} for n, k in ((1, 2), (4, -2), (4, 2))]
+    nodes = [
+        node("Constant", [], ["one"], value_int=1),
+        node("Constant", [], ["axis"], value_ints=[1]),
+        node("Shape", ["a"], ["s"]),
+        node("Gather", ["s", "one"], ["d"]),
+        condition,
+        node(
+            "If",
+            ["c"],
+            ["b"],
+            then_branch=branch("t", [squeeze], a),
+            else_branch=branch("e", [same], b),
+        ),
+    ]
+    squeezed = helper.make_function(
+        "own", "Squeezed", ["a"], ["b"], nodes, [helper.make_opsetid("", 18)]
+    )
+    valued = helper.make_function(
+        "own",
+        "Valued",
+        ["a"],
+        ["b"],
+        [
+            node("Constant", [], ["minus"], value_ints=[-1]),
+            node("Constant", [], ["zero"], value_float=0.0),
+            node("ReduceSum", ["a"], ["t"], keepdims=0),
+            node("Greater", ["t", "zero"], ["c"]),
+            node(
+                "If",
+                ["c"],
+                ["b"],
+                then_branch=branch("t", [node("Reshape", ["a", "minus"], ["r"])], "r"),
+                else_branch=branch("e", [node("Neg", ["a"], ["k"])], "k"),
+            ),
+        ],
+        [helper.make_opsetid("", 18)],
+    )
+    p.nodes = [
+        node("Squeezed", ["x"], ["q"], domain="own"),
+        node("Valued", ["q"], ["w"], domain="own"),
+        node("ReduceMax", ["w"], ["y"], keepdims=0),
+    ]
+    return p.model([AUDIO], ["y"], [squeezed, valued]), [
+        {"x": floats(3, n) + F32(k)} for n, k in ((1, 2), (4, -2), (4, 2))
+    ]
 
 
-MODELS = [squeezed_sum, squeezed_back, two_squeezes, longer_or_not, of_rank_two, by_value, by_value_sizes, two_values, nested_values, nested_sizes,
-          value_in_size, detector, state_by_value, carried_in_loop, in_functions]
+MODELS = [
+    squeezed_sum,
+    squeezed_back,
+    two_squeezes,
+    longer_or_not,
+    of_rank_two,
+    by_value,
+    by_value_sizes,
+    two_values,
+    nested_values,
+    nested_sizes,
+    value_in_size,
+    detector,
+    state_by_value,
+    carried_in_loop,
+    in_functions,
+]
 
 
 # ---- What is refused ----
+
 
 def ranks_of_output():
     p = Parts()
@@ -311,9 +461,11 @@ def many_ways():
     return p.model([AUDIO], [p.add("ReduceSum", now, keepdims=0)])
 
 
-REFUSED = [(ranks_of_output, ["T0714", "of rank 1 or f32 of rank 2", "an output has one type"]),
-           (ranks_by_size, ["T0714", "the condition of", "follows from sizes", "--dim"]),
-           (many_ways, ["T0714", "more than 8 times"])]
+REFUSED = [
+    (ranks_of_output, ["T0714", "of rank 1 or f32 of rank 2", "an output has one type"]),
+    (ranks_by_size, ["T0714", "the condition of", "follows from sizes", "--dim"]),
+    (many_ways, ["T0714", "more than 8 times"]),
+]
 
 
 def expected(made, feeds):
@@ -356,8 +508,15 @@ def main():
     ort.set_default_logger_severity(4)
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        tasks = [(f"{make.__name__} on {device}", pool.submit(compared, options.tool, device, make)) for make in MODELS for device in options.devices.split(",")]
-        tasks += [(make.__name__, pool.submit(refused, options.tool, make, words)) for make, words in REFUSED]
+        tasks = [
+            (f"{make.__name__} on {device}", pool.submit(compared, options.tool, device, make))
+            for make in MODELS
+            for device in options.devices.split(",")
+        ]
+        tasks += [
+            (make.__name__, pool.submit(refused, options.tool, make, words))
+            for make, words in REFUSED
+        ]
         for name, task in tasks:
             text = task.result()
             print(f"{'FAIL' if text else 'ok  '} {name}{': ' if text else ''}{text}")

@@ -4,19 +4,22 @@ compilation for all its cases.
 
     python3 tests/models/forms.py --tool build/tests/model_shapes [--device cpu] [--filter TEXT]
 """
+
 import argparse
 import pathlib
 import sys
 
 import numpy as np
-
 import shapes
 
 FORMS = pathlib.Path(__file__).resolve().parent / "forms"
 
 
 def arrays(network, case, side):
-    return {p.name.split(".")[3]: np.load(p) for p in sorted(FORMS.glob(f"{network}.{case}.{side}.*.npy"))}
+    return {
+        p.name.split(".")[3]: np.load(p)
+        for p in sorted(FORMS.glob(f"{network}.{case}.{side}.*.npy"))
+    }
 
 
 def check(tool, model, device):
@@ -24,7 +27,9 @@ def check(tool, model, device):
     network, form = model.stem.split("_", 1)
     cases = "ab" if form.endswith("symbolic") else "a"
     try:
-        results, _ = shapes.run_many(tool, model, device, [arrays(network, case, "in") for case in cases])
+        results, _ = shapes.run_many(
+            tool, model, device, [arrays(network, case, "in") for case in cases]
+        )
     except (RuntimeError, OSError) as error:
         return str(error)
     for case, got in zip(cases, results):
@@ -45,7 +50,9 @@ def main():
         if options.filter not in model.name:
             continue
         text = check(options.tool, model, options.device)
-        print(f"{'FAIL' if text else 'ok  '} {model.stem} on {options.device}{': ' if text else ''}{text}")
+        print(
+            f"{'FAIL' if text else 'ok  '} {model.stem} on {options.device}{': ' if text else ''}{text}"
+        )
         passed, failed = passed + (not text), failed + bool(text)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0

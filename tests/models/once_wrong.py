@@ -6,6 +6,7 @@
 A run is DEVICE, or cpu:ISA:THREADS. An instruction set that this machine lacks is skipped with a
 line.
 """
+
 import argparse
 import os
 import pathlib
@@ -35,7 +36,7 @@ def inputs_of(path, model):
         tensor = value.type.tensor_type
         shape = [d.dim_value or SIZES.get(d.dim_param, 2) for d in tensor.shape.dim]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        low, high = (0, 2) if dtype == bool else (-3, 3)
+        low, high = (0, 2) if dtype == np.bool_ else (-3, 3)
         arrays[value.name] = random.uniform(low, high, shape).astype(dtype)
     return arrays
 
@@ -79,10 +80,14 @@ def run(tenon, path, where, inputs, names):
         for i, (name, array) in enumerate(inputs.items()):
             np.save(os.path.join(folder, f"in.{i}.npy"), array)
             command += ["--input", f"{name}={folder}/in.{i}.npy"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment
+        )
         if done.returncode != 0:
             raise RuntimeError(f"exit status {done.returncode}: {done.stderr.strip()[:600]}")
-        return {name: np.load(os.path.join(folder, f"{name.replace('/', '_')}.npy")) for name in names}
+        return {
+            name: np.load(os.path.join(folder, f"{name.replace('/', '_')}.npy")) for name in names
+        }
 
 
 def check(tenon, path, where, inputs, expected):
@@ -102,7 +107,13 @@ def is_runnable(tenon, where):
         return True
     isa = where.split(":")[1]
     command = [tenon, "run", str(FOLDER / "stale_f16_cast.onnx"), "--seed", "1", "--device", "cpu"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "TENON_CPU_ISA": isa})
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TENON_CPU_ISA": isa},
+    )
     return done.returncode == 0 or "asks for" not in done.stderr
 
 

@@ -9,6 +9,7 @@ own tolerance. A case whose form is refused with the right code (T0704 unknown o
 type, T0714 form, T0310 and T0312 operand of an op) is counted separately; any other wrong result
 fails. In most of these models, shapes, axes and paddings are inputs, set when they run.
 """
+
 import argparse
 import collections
 import concurrent.futures
@@ -26,17 +27,28 @@ import onnx
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFUSALS = {"T0310", "T0312", "T0704", "T0710", "T0714", "T0124"}
 # Cases whose result ONNX leaves open, or where Tenon has a rule of its own, with the reason.
-OTHER_RULES = {name: "random numbers, of a generator that ONNX leaves open" for name in (
-    "test_bernoulli", "test_bernoulli_expanded", "test_bernoulli_double", "test_bernoulli_double_expanded", "test_bernoulli_seed",
-    "test_bernoulli_seed_expanded")}
-OTHER_RULES |= {name: "expects rounding errors of 2e-7 where the exact result, and ours, is 0" for name in (
-    "test_dft_inverse", "test_dft_inverse_opset19")}
+OTHER_RULES = dict.fromkeys(
+    (
+        "test_bernoulli",
+        "test_bernoulli_expanded",
+        "test_bernoulli_double",
+        "test_bernoulli_double_expanded",
+        "test_bernoulli_seed",
+        "test_bernoulli_seed_expanded",
+    ),
+    "random numbers, of a generator that ONNX leaves open",
+)
+OTHER_RULES |= dict.fromkeys(
+    ("test_dft_inverse", "test_dft_inverse_opset19"),
+    "expects rounding errors of 2e-7 where the exact result, and ours, is 0",
+)
 
 
 def cases():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
+
         return collect_testcases(None)
 
 
@@ -49,7 +61,7 @@ def compare(case, name, got, want):
     if got.dtype.kind == "V":
         got = got.view(want.dtype)
     # In 16 bits, the last two units depend on intermediate rounding.
-    rtol = max(case.rtol, {"bfloat16": 2 ** -6, "float16": 2 ** -9}.get(want.dtype.name, 0))
+    rtol = max(case.rtol, {"bfloat16": 2**-6, "float16": 2**-9}.get(want.dtype.name, 0))
     with np.errstate(all="ignore"):
         got, want = got.astype(np.complex128), want.astype(np.complex128)
         fits = np.isclose(got, want, rtol=rtol, atol=case.atol, equal_nan=True)
@@ -62,7 +74,10 @@ def compare(case, name, got, want):
 def run(case, tenon, device):
     """("ok" | "refused" | "failed", text)."""
     # Cases of narrow types are stored as protos.
-    inputs, outputs = ([onnx.numpy_helper.to_array(v) if isinstance(v, onnx.TensorProto) else v for v in side] for side in case.data_sets[0])
+    inputs, outputs = (
+        [onnx.numpy_helper.to_array(v) if isinstance(v, onnx.TensorProto) else v for v in side]
+        for side in case.data_sets[0]
+    )
     if any(isinstance(v, (list, dict)) or v is None for v in [*inputs, *outputs]):
         return "refused", "no tensors"
     if any(np.asarray(v).dtype.kind in "OUS" for v in [*inputs, *outputs]):

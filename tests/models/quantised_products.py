@@ -7,6 +7,7 @@ Bytes of all values and both signs; zero points at their limits, per channel, kn
 odd sizes, strides, dilations, padding, groups and depthwise filters. Expected values are computed
 in 64 bits with NumPy.
 """
+
 import argparse
 import dataclasses
 import os
@@ -53,13 +54,23 @@ def product(rng: np.random.Generator, x_type: type, w_type: type) -> Case:
     x, w = numbers(rng, x_type, m, k), numbers(rng, w_type, k, n)
     x_zero, w_zero = zero_of_x(rng, x_type), zero_of_w(rng, w_type, n)
     want = (x.astype(np.int64) - int(x_zero)) @ (w.astype(np.int64) - w_zero.astype(np.int64))
-    return Case(helper.make_node("MatMulInteger", ["x", "w", "x_zero", "w_zero"], ["y"]), x, w, x_zero, w_zero, want, rng.random() < 0.3)
+    return Case(
+        helper.make_node("MatMulInteger", ["x", "w", "x_zero", "w_zero"], ["y"]),
+        x,
+        w,
+        x_zero,
+        w_zero,
+        want,
+        rng.random() < 0.3,
+    )
 
 
 def convolved(x: np.ndarray, w: np.ndarray, groups: int, stride: int, dilation: int) -> np.ndarray:
     """x with its padding."""
     inputs, outputs = w.shape[1], w.shape[0] // groups
-    high, wide = ((x.shape[2 + d] - (w.shape[2 + d] - 1) * dilation - 1) // stride + 1 for d in (0, 1))
+    high, wide = (
+        (x.shape[2 + d] - (w.shape[2 + d] - 1) * dilation - 1) // stride + 1 for d in (0, 1)
+    )
     y = np.zeros((x.shape[0], w.shape[0], high, wide), np.int64)
     for g in range(groups):
         of_x, of_y = slice(g * inputs, (g + 1) * inputs), slice(g * outputs, (g + 1) * outputs)
@@ -67,7 +78,9 @@ def convolved(x: np.ndarray, w: np.ndarray, groups: int, stride: int, dilation: 
             for j in range(w.shape[3]):
                 rows = slice(i * dilation, i * dilation + (high - 1) * stride + 1, stride)
                 columns = slice(j * dilation, j * dilation + (wide - 1) * stride + 1, stride)
-                y[:, of_y] += np.einsum("bchw,oc->bohw", x[:, of_x, rows, columns], w[of_y, :, i, j])
+                y[:, of_y] += np.einsum(
+                    "bchw,oc->bohw", x[:, of_x, rows, columns], w[of_y, :, i, j]
+                )
     return y
 
 
@@ -78,27 +91,60 @@ def convolution(rng: np.random.Generator, x_type: type, w_type: type) -> Case:
         groups = outputs = inputs
     size, dilation = [int(v) for v in rng.integers(1, 4, 2)], int(rng.integers(1, 3))
     image, pads = [int(v) for v in rng.integers(6, 13, 2)], [int(v) for v in rng.integers(0, 3, 4)]
-    x, w = numbers(rng, x_type, int(rng.integers(1, 3)), inputs, *image), numbers(rng, w_type, outputs, inputs // groups, *size)
-    x_zero, w_zero, stride = zero_of_x(rng, x_type), zero_of_w(rng, w_type, outputs), int(rng.integers(1, 3))
-    padded = np.pad(x.astype(np.int64) - int(x_zero), ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
-    real = w.astype(np.int64) - w_zero.astype(np.int64).reshape((-1, 1, 1, 1) if w_zero.ndim else ())
-    node = helper.make_node("ConvInteger", ["x", "w", "x_zero", "w_zero"], ["y"], pads=pads, strides=[stride] * 2,
-                            dilations=[dilation] * 2, group=groups)
-    return Case(node, x, w, x_zero, w_zero, convolved(padded, real, groups, stride, dilation), rng.random() < 0.3)
+    x, w = (
+        numbers(rng, x_type, int(rng.integers(1, 3)), inputs, *image),
+        numbers(rng, w_type, outputs, inputs // groups, *size),
+    )
+    x_zero, w_zero, stride = (
+        zero_of_x(rng, x_type),
+        zero_of_w(rng, w_type, outputs),
+        int(rng.integers(1, 3)),
+    )
+    padded = np.pad(
+        x.astype(np.int64) - int(x_zero), ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3]))
+    )
+    real = w.astype(np.int64) - w_zero.astype(np.int64).reshape(
+        (-1, 1, 1, 1) if w_zero.ndim else ()
+    )
+    node = helper.make_node(
+        "ConvInteger",
+        ["x", "w", "x_zero", "w_zero"],
+        ["y"],
+        pads=pads,
+        strides=[stride] * 2,
+        dilations=[dilation] * 2,
+        group=groups,
+    )
+    return Case(
+        node,
+        x,
+        w,
+        x_zero,
+        w_zero,
+        convolved(padded, real, groups, stride, dilation),
+        rng.random() < 0.3,
+    )
 
 
 def write(case: Case, folder: pathlib.Path) -> list[str]:
     """The model and its inputs; the arguments that name them."""
+
     def element(array: np.ndarray) -> int:
         return next(number for dtype, number in TYPES.values() if dtype == array.dtype)
 
     inputs, kept = {"x": case.x}, {"w": case.w, "w_zero": case.w_zero}
     (inputs if case.at_run else kept)["x_zero"] = case.x_zero
-    graph = helper.make_graph([case.node], "case", [helper.make_tensor_value_info(n, element(a), a.shape) for n, a in inputs.items()],
-                              [helper.make_tensor_value_info("y", TensorProto.INT32, case.want.shape)],
-                              [numpy_helper.from_array(a, n) for n, a in kept.items()])
+    graph = helper.make_graph(
+        [case.node],
+        "case",
+        [helper.make_tensor_value_info(n, element(a), a.shape) for n, a in inputs.items()],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, case.want.shape)],
+        [numpy_helper.from_array(a, n) for n, a in kept.items()],
+    )
     model = folder / "case.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), model)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), model
+    )
     arguments = [str(model)]
     for name, array in inputs.items():
         np.save(folder / f"{name}.npy", array)
@@ -110,8 +156,18 @@ def check(case: Case, tenon: str, isa: str) -> str:
     """What is wrong; nothing if nothing is."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        command = [tenon, "run", *write(case, folder), "--device", "cpu", "--output-dir", str(folder / "out")]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TENON_CPU_ISA": isa})
+        command = [
+            tenon,
+            "run",
+            *write(case, folder),
+            "--device",
+            "cpu",
+            "--output-dir",
+            str(folder / "out"),
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "TENON_CPU_ISA": isa}
+        )
         if done.returncode != 0:
             return done.stderr.strip()
         got = np.load(folder / "out" / "y.npy")
@@ -122,13 +178,21 @@ def check(case: Case, tenon: str, isa: str) -> str:
 def known(tenon: str, isa: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "one.tir"
-        path.write_text("tenon.tir 1\ngraph @one(%x: f32[1]) -> (y: f32[1]) {\n  %y = neg(%x) : f32[1]\n  yield %y\n}\n")
-        done = subprocess.run([tenon, "run", str(path), "--device", "cpu", "--seed", "1"], capture_output=True, env={**os.environ, "TENON_CPU_ISA": isa})
+        path.write_text(
+            "tenon.tir 1\ngraph @one(%x: f32[1]) -> (y: f32[1]) {\n  %y = neg(%x) : f32[1]\n  yield %y\n}\n"
+        )
+        done = subprocess.run(
+            [tenon, "run", str(path), "--device", "cpu", "--seed", "1"],
+            capture_output=True,
+            env={**os.environ, "TENON_CPU_ISA": isa},
+        )
         return done.returncode == 0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tenon", default="build/bin/tenon")
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
@@ -147,8 +211,10 @@ def main() -> int:
         why = check(case, arguments.tenon, isa)
         if why:
             failures += 1
-            print(f"case {number} of seed {arguments.seed} on {isa}, {case.node.op_type} {case.x.dtype}{list(case.x.shape)} "
-                  f"{case.w.dtype}{list(case.w.shape)}: {why}")
+            print(
+                f"case {number} of seed {arguments.seed} on {isa}, {case.node.op_type} {case.x.dtype}{list(case.x.shape)} "
+                f"{case.w.dtype}{list(case.w.shape)}: {why}"
+            )
     print(f"{arguments.count - failures} of {arguments.count} exact, on {', '.join(sets)}")
     return 1 if failures else 0
 

@@ -5,6 +5,7 @@
 
 The tolerance is that of `tenon run --check`: max|a-b| at most 1e-4 times max|b|.
 """
+
 import argparse
 import os
 import pathlib
@@ -52,7 +53,9 @@ def main():
     for model in models:
         for device in options.devices.split(","):
             wrong = check(options.tenon, model, device)
-            print(f"{'FAIL' if wrong else 'ok  '} {model.stem} on {device}{': ' if wrong else ''}{wrong}")
+            print(
+                f"{'FAIL' if wrong else 'ok  '} {model.stem} on {device}{': ' if wrong else ''}{wrong}"
+            )
             passed, failed = passed + (not wrong), failed + bool(wrong)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0

@@ -12,6 +12,7 @@ A file of cases/ is about one file of plugins/ops. It may have
 
 `random` is seeded by the file's name. Nothing here may look at Tenon's own code.
 """
+
 import collections
 import functools
 import importlib.util
@@ -22,10 +23,25 @@ import zlib
 import numpy as np
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "cases"
-NAMES = {np.dtype(t): n for t, n in [
-    (np.bool_, "pred"), (np.int8, "i8"), (np.int16, "i16"), (np.int32, "i32"), (np.int64, "i64"), (np.uint8, "u8"),
-    (np.uint16, "u16"), (np.uint32, "u32"), (np.uint64, "u64"), (np.float16, "f16"), (np.float32, "f32"),
-    (np.float64, "f64"), (np.complex64, "c64"), (np.complex128, "c128")]}
+NAMES = {
+    np.dtype(t): n
+    for t, n in [
+        (np.bool_, "pred"),
+        (np.int8, "i8"),
+        (np.int16, "i16"),
+        (np.int32, "i32"),
+        (np.int64, "i64"),
+        (np.uint8, "u8"),
+        (np.uint16, "u16"),
+        (np.uint32, "u32"),
+        (np.uint64, "u64"),
+        (np.float16, "f16"),
+        (np.float32, "f32"),
+        (np.float64, "f64"),
+        (np.complex64, "c64"),
+        (np.complex128, "c128"),
+    ]
+}
 
 
 class Raw(str):
@@ -43,8 +59,11 @@ def number(v):
         return "nan"
     if np.isinf(v):
         return "inf" if v > 0 else "-inf"
-    return np.format_float_scientific(v, unique=True) if v != 0 and not 1e-4 <= abs(float(v)) < 1e7 else \
-        np.format_float_positional(v, unique=True, trim="0")
+    return (
+        np.format_float_scientific(v, unique=True)
+        if v != 0 and not 1e-4 <= abs(float(v)) < 1e7
+        else np.format_float_positional(v, unique=True, trim="0")
+    )
 
 
 def literal(a):
@@ -93,13 +112,26 @@ def through_onnx(op, inputs, opset=20, outputs=1, **attrs):
 
     names = [f"x{i}" for i in range(len(inputs))]
     outs = [f"y{i}" for i in range(outputs)]
-    node = onnx.helper.make_node(op, [n if a is not None else "" for n, a in zip(names, inputs)], outs, **attrs)
-    values = [onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-              for n, a in zip(names, inputs) if a is not None]
-    graph = onnx.helper.make_graph([node], "g", values,
-                                   [onnx.helper.make_tensor_value_info(o, onnx.TensorProto.UNDEFINED, None) for o in outs])
+    node = onnx.helper.make_node(
+        op, [n if a is not None else "" for n, a in zip(names, inputs)], outs, **attrs
+    )
+    values = [
+        onnx.helper.make_tensor_value_info(
+            n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape
+        )
+        for n, a in zip(names, inputs)
+        if a is not None
+    ]
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        values,
+        [onnx.helper.make_tensor_value_info(o, onnx.TensorProto.UNDEFINED, None) for o in outs],
+    )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
-    found = onnx.reference.ReferenceEvaluator(model).run(None, {n: a for n, a in zip(names, inputs) if a is not None})
+    found = onnx.reference.ReferenceEvaluator(model).run(
+        None, {n: a for n, a in zip(names, inputs) if a is not None}
+    )
     return found[0] if outputs == 1 else tuple(found)
 
 

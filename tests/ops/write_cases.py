@@ -9,6 +9,7 @@ Numbers may differ in their last digits: another processor or version of a packa
 differently. --bless keeps lines that agree in this sense. A file that needs a package that is not
 installed runs in .venv-torch, where PyTorch is. Without it the file is left out, and keeps its lines.
 """
+
 # Reaches: tests/ops/cases
 import pathlib
 import re
@@ -45,7 +46,10 @@ def agree(line, other):
     if NUMBER.sub("#", line) != NUMBER.sub("#", other):
         return False
     for a, b in zip(NUMBER.findall(line), NUMBER.findall(other)):
-        if a != b and ("." not in a + b or not abs(float(a) - float(b)) <= tolerance(line) * max(1, abs(float(b)))):
+        if a != b and (
+            "." not in a + b
+            or not abs(float(a) - float(b)) <= tolerance(line) * max(1, abs(float(b)))
+        ):
             return False
     return True
 
@@ -64,7 +68,7 @@ def lines_of(path):
             raise
         done = subprocess.run([TORCH, __file__, "--print", path], capture_output=True, text=True)
         if done.returncode != 0:
-            raise ModuleNotFoundError(done.stderr.strip().rpartition("\n")[2])
+            raise ModuleNotFoundError(done.stderr.strip().rpartition("\n")[2]) from None
         return done.stdout.splitlines()
 
 
@@ -89,13 +93,22 @@ def main():
     head, old = parts(VALUES.read_text())
     new, notes = computed(old)
     print(*notes, sep="\n", end="\n" if notes else "")
-    text = head + BEGIN + "\n" + "".join(f"# {name}\n" + "".join(f"{line}\n" for line in lines) for name, lines in new.items())
+    text = (
+        head
+        + BEGIN
+        + "\n"
+        + "".join(
+            f"# {name}\n" + "".join(f"{line}\n" for line in lines) for name, lines in new.items()
+        )
+    )
     if sys.argv[1:] == ["--bless"]:
         VALUES.write_text(text)
         return 0
     wrong = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
     if text != VALUES.read_text():
-        print(f"{VALUES} differs from {', '.join(wrong) or 'its form'}: run python3 tests/ops/write_cases.py --bless")
+        print(
+            f"{VALUES} differs from {', '.join(wrong) or 'its form'}: run python3 tests/ops/write_cases.py --bless"
+        )
         return 1
     print(f"{len(new)} files of cases/, {sum(map(len, new.values()))} calls")
     return 0

@@ -7,6 +7,7 @@ It has sub-groups with shuffles, which neither PoCL nor Oclgrind has. The wheels
 so this is for `./check --full`. They are unpacked once: libraries into FOLDER/lib, and
 FOLDER/vendors/intel.icd names the runtime. Exits with 1 and a line where they cannot be had. An
 installed one would be a platform of every program, which changes other tests."""
+
 import os
 import pathlib
 import shutil
@@ -45,10 +46,28 @@ def main():
     for name in ("lib", "vendors"):
         (folder / name).mkdir(parents=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        got = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", work, *WHEELS],
-                             capture_output=True, text=True, timeout=900, check=False)
+        got = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+                "--dest",
+                work,
+                *WHEELS,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
         if got.returncode != 0:
-            print(f"skipped: Intel's OpenCL runtime cannot be had: {(got.stderr.strip() or got.stdout.strip()).splitlines()[-1][:200]}")
+            print(
+                f"skipped: Intel's OpenCL runtime cannot be had: {(got.stderr.strip() or got.stdout.strip()).splitlines()[-1][:200]}"
+            )
             return 1
         for wheel in pathlib.Path(work).glob("*.whl"):
             unpack(wheel, folder / "lib")

@@ -3,7 +3,6 @@
 import pathlib
 
 import pytest
-
 import tenon
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

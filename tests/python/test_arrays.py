@@ -5,9 +5,8 @@ import array
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import identity
-
 import tenon
+from conftest import identity
 
 DTYPES = {
     "pred": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
@@ -74,7 +73,6 @@ def test_other_producers():
     fixed.flags.writeable = False
     assert f32(fixed)[0].tolist() == [1, 1]
     assert identity("f32", 0)(np.float32(2))[0].tolist() == 2
-
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_limits import memory_kib
-from test_model import run
-
 import tenon
 from tenon import xp
+from test_limits import memory_kib
+from test_model import run
 
 X = np.linspace(-1, 1, 8, dtype=np.float32)
 
@@ -121,7 +120,10 @@ def scaled(name: str) -> Any:
 
 
 def test_kernels_that_are_wrong() -> None:
-    throws, text = scaled("test.bad_throws"), "void run(const float* x, float a, float* out, int64_t n)"
+    throws, text = (
+        scaled("test.bad_throws"),
+        "void run(const float* x, float a, float* out, int64_t n)",
+    )
     with pytest.raises(tenon.UsageError, match="(?s)T0631.*exceptions disabled"):
         throws.kernel("cpu", dtypes=["f32"])(lambda: text + "{ throw 1; }")
     with pytest.raises(tenon.UsageError, match="T0631"):  # other parameters than the op has
@@ -145,10 +147,14 @@ def test_kernels_that_are_wrong() -> None:
 def test_kernels_that_write_outside_their_results(writes: str) -> None:
     op = scaled("test.bad_outside")
     op.kernel("cpu", dtypes=["f32"])(
-        lambda: "void run(const float* x, float a, float* out, int64_t n) {"
-        "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i]; " + writes + "; }"
+        lambda: (
+            "void run(const float* x, float a, float* out, int64_t n) {"
+            "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i]; " + writes + "; }"
+        )
     )
-    with pytest.raises(AssertionError, match="a kernel writes (outside|to the memory of its operand x)"):
+    with pytest.raises(
+        AssertionError, match="a kernel writes (outside|to the memory of its operand x)"
+    ):
         tenon.opcheck(op, X, a=2.0)
 
 
@@ -181,7 +187,7 @@ def test_an_op_is_redefined_while_another_thread_compiles() -> None:
 
     def work() -> None:
         nonlocal rounds
-        for rounds in range(1, 13):
+        for rounds in range(1, 13):  # noqa: B007 (the other thread reads it)
             first = newest  # what is compiled from here on is this one or a newer one
             f = tenon.compile(lambda x: op(x) + 1.0)
             for result in (f(X), np.asarray(op(xp.asarray(X)) + 1.0), f(X[:3])):

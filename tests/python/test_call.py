@@ -11,9 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conftest import MODELS
-
 import tenon
+from conftest import MODELS
 
 
 def test_values_are_right(mlp):
@@ -285,7 +284,9 @@ def test_what_a_call_reads_is_not_donated(add):
 
 
 def test_read_only_memory_is_donated_and_not_written(add, tmp_path):
-    np.full(4096, 2, np.float32).tofile(tmp_path / "x")  # mapped below: a write would end the process
+    np.full(4096, 2, np.float32).tofile(
+        tmp_path / "x"
+    )  # mapped below: a write would end the process
     fixed = np.memmap(tmp_path / "x", np.float32, "r")
     one = np.ones(4096, np.float32)
     for device in (None, "cpu"):

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tenon
 from tenon import nn, xp
 
@@ -95,7 +94,9 @@ def test_numbers_that_do_not_fit_are_reported() -> None:
     x = np.ones(3, np.uint8)
     np.testing.assert_array_equal(f(x, 254), [255] * 3)
     for number in (300, -1):
-        with pytest.raises(OverflowError, match=f"{number} is not a value of uint8.*test_compile.py:"):
+        with pytest.raises(
+            OverflowError, match=f"{number} is not a value of uint8.*test_compile.py:"
+        ):
             f(x, number)
     assert f.compilations == 1
     with pytest.raises(OverflowError):
@@ -124,7 +125,14 @@ def test_sizes_compute_like_numbers() -> None:
     @tenon.compile(dims={"x": ("n", None)})
     def f(x: Any) -> Any:
         n = x.shape[0]
-        return x[: n // 2], x[-2:], xp.zeros((n + 1, 2)), xp.reshape(x, (-1,)), xp.mean(x) * n, xp.arange(n)
+        return (
+            x[: n // 2],
+            x[-2:],
+            xp.zeros((n + 1, 2)),
+            xp.reshape(x, (-1,)),
+            xp.mean(x) * n,
+            xp.arange(n),
+        )
 
     for n in (4, 7, 9):
         x = random(n, 2)
@@ -141,7 +149,11 @@ def test_sizes_compute_like_numbers() -> None:
 def test_sizes_and_numbers_in_results_stay_numbers() -> None:
     @tenon.compile
     def f(x: Any) -> Any:
-        return x + 1, x.shape[0], {"half": x.shape[0] / 2 if isinstance(x.shape[0], int) else 0.1, "yes": True}
+        return (
+            x + 1,
+            x.shape[0],
+            {"half": x.shape[0] / 2 if isinstance(x.shape[0], int) else 0.1, "yes": True},
+        )
 
     for n in (3, 5, 8, 1):
         y, size, more = f(random(n, 2))
@@ -152,7 +164,9 @@ def test_sizes_and_numbers_in_results_stay_numbers() -> None:
 
 @pytest.mark.parametrize("dims", [5, "n", (), (5, None), {0: None}, {-1: "n"}, {"0": "n"}, {}])
 def test_names_of_sizes_that_say_nothing_are_refused(dims: Any) -> None:
-    with pytest.raises(tenon.UsageError, match="T0602: dims: 'x' is .*a name or None for each axis"):
+    with pytest.raises(
+        tenon.UsageError, match="T0602: dims: 'x' is .*a name or None for each axis"
+    ):
         tenon.compile(lambda x: x * 2, dims={"x": dims})
 
 
@@ -165,7 +179,9 @@ def test_names_of_sizes_fit_the_argument() -> None:
     with pytest.raises(tenon.UsageError, match="T0602: dims: 'k' is an argument of static="):
         f(random(3, 2), 2)
     g = tenon.compile(lambda x: x * 2, dims={"x": {1: "m"}})
-    assert g(random(3, 2)).shape == (3, 2) and g(random(3, 4)).shape == (3, 4) and g.compilations == 1
+    assert (
+        g(random(3, 2)).shape == (3, 2) and g(random(3, 4)).shape == (3, 4) and g.compilations == 1
+    )
 
 
 def test_names_of_sizes_are_free() -> None:
@@ -260,7 +276,10 @@ def test_a_size_that_depends_on_values_is_no_number() -> None:
     for f in (counts, branches):
         compiled = tenon.compile(f)
         for _ in range(2):
-            with pytest.raises(tenon.UnsupportedError, match=rf"T0632.*{f.__name__} \(.*test_compile.py:\d+\).*xp.where"):
+            with pytest.raises(
+                tenon.UnsupportedError,
+                match=rf"T0632.*{f.__name__} \(.*test_compile.py:\d+\).*xp.where",
+            ):
                 compiled(x, y)
 
 
@@ -360,7 +379,9 @@ def test_large_constants_are_the_bytes_of_python() -> None:
     from tenon import _host, _native
 
     def references(data: bytes) -> int:
-        for _ in range(100):  # what the host lets go is dropped between two steps of the interpreter
+        for _ in range(
+            100
+        ):  # what the host lets go is dropped between two steps of the interpreter
             pass
         return sys.getrefcount(data)
 
@@ -440,7 +461,10 @@ def test_threads() -> None:
     def work(seed: int) -> None:
         for i in range(30):
             x = np.full(2 + (seed + i) % 5, seed, np.float32)
-            if float(f(x)) != 2 * seed * x.size or float(xp.sum(xp.asarray(x) + 1)) != (seed + 1) * x.size:
+            if (
+                float(f(x)) != 2 * seed * x.size
+                or float(xp.sum(xp.asarray(x) + 1)) != (seed + 1) * x.size
+            ):
                 wrong.append((seed, i))
 
     threads = [threading.Thread(target=work, args=(s,)) for s in range(8)]
@@ -523,12 +547,19 @@ def test_layers() -> None:
     np.testing.assert_allclose(np.asarray(nn.linear(m, xp.asarray(w), activation="relu")), np.maximum(x @ w, 0),
                                rtol=1e-4, atol=1e-5)  # fmt: skip
     assert nn.group_norm(m, xp.ones(4), xp.zeros(4), groups=2).shape == x.shape
-    assert nn.conv(xp.ones((1, 2, 5, 5)), xp.ones((3, 2, 3, 3)), xp.ones(3), padding=1).shape == (1, 3, 5, 5)
+    assert nn.conv(xp.ones((1, 2, 5, 5)), xp.ones((3, 2, 3, 3)), xp.ones(3), padding=1).shape == (
+        1,
+        3,
+        5,
+        5,
+    )
     assert nn.max_pool(xp.ones((1, 2, 6, 6)), 2).shape == (1, 2, 3, 3)
     assert nn.avg_pool(xp.ones((1, 2, 6, 6)), 3, strides=1, padding=1).shape == (1, 2, 6, 6)
     one_hot = nn.one_hot(xp.asarray([0, 2]), 3)
     np.testing.assert_array_equal(np.asarray(one_hot), [[1, 0, 0], [0, 0, 1]])
-    np.testing.assert_array_equal(np.asarray(nn.embedding(xp.asarray(w), xp.asarray([5, 0]))), w[[5, 0]])
+    np.testing.assert_array_equal(
+        np.asarray(nn.embedding(xp.asarray(w), xp.asarray([5, 0]))), w[[5, 0]]
+    )
     q = xp.asarray(random(1, 2, 3, 4))
     scores = np.asarray(q) @ np.asarray(q).mT / 2
     scores = np.where(np.tril(np.ones((3, 3), bool)), scores, -np.inf)

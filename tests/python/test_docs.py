@@ -8,7 +8,9 @@ import pytest
 from conftest import ROOT
 
 
-@pytest.mark.parametrize("page, folder", [("README.md", "samples/digits"), ("docs/guide/python.md", ".")])
+@pytest.mark.parametrize(
+    "page, folder", [("README.md", "samples/digits"), ("docs/guide/python.md", ".")]
+)
 def test_page(page, folder, tmp_path, monkeypatch):
     """Each page says where its reader stands: in the root of the tree, or in the model's folder."""
     (tmp_path / folder).mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tenon
 from tenon import _native, xp
 
@@ -73,7 +72,9 @@ def test_operators_with_what_is_no_operand() -> None:
         hash(x)
     with pytest.raises(TypeError):
         tenon.xp.ones(2).__class__(3)
-    assert (np.float32(2) * x).tolist() == [2.0] and isinstance(np.ones(1) + xp.ones(1, dtype=xp.float64), type(x))
+    assert (np.float32(2) * x).tolist() == [2.0] and isinstance(
+        np.ones(1) + xp.ones(1, dtype=xp.float64), type(x)
+    )
 
 
 def test_in_place_gives_one_name_another_value() -> None:
@@ -81,7 +82,9 @@ def test_in_place_gives_one_name_another_value() -> None:
     other, view = x, x[0]
     y = +x
     x += 1
-    assert x is other and x.tolist() == [2.0, 3.0] and y.tolist() == [1.0, 2.0] and float(view) == 1.0
+    assert (
+        x is other and x.tolist() == [2.0, 3.0] and y.tolist() == [1.0, 2.0] and float(view) == 1.0
+    )
     with pytest.raises(TypeError, match="keeps float32"):
         x += xp.ones((2, 2))
     assert x.tolist() == [2.0, 3.0]
@@ -137,7 +140,9 @@ def settled(limit: float = 30.0) -> None:
         time.sleep(0.01)
 
 
-def test_a_new_combination_of_known_operations_runs_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_new_combination_of_known_operations_runs_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     x = xp.asarray(np.arange(6, dtype=np.float32).reshape(2, 3) + 1)
     for known in (xp.exp(x), xp.sqrt(x), x * 2.0, x + x, xp.sum(x, axis=0)):
         known.tolist()
@@ -167,7 +172,9 @@ for known in (xp.exp(x), xp.tanh(x), x * 2.0):
 print(xp.tanh(xp.exp(x) * 2.0).tolist()[0])
 """
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.returncode == 0 and not done.stderr, done.stderr
         assert abs(float(done.stdout) - np.tanh(np.exp(1) * 2)) < 1e-5
 

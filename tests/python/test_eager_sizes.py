@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tenon
 from tenon import xp
 from tenon._eager.families import Pattern
@@ -102,15 +101,21 @@ def test_numbers_of_an_op_that_cannot_have_symbols(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.DEBUG, "tenon.eager"):
         for n in (2, 3, 5, 6, 3, 7):
             x = vector(n)
-            np.testing.assert_allclose(np.asarray(by_size(xp.asarray(x)) + 1.0), x * (2 if n > 4 else 3) + 1)
+            np.testing.assert_allclose(
+                np.asarray(by_size(xp.asarray(x)) + 1.0), x * (2 if n > 4 else 3) + 1
+            )
     assert any("for each size" in r.getMessage() for r in caplog.records)
 
 
-def test_a_wrong_guess_is_never_seen(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_guess_is_never_seen(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Programs are tried although positions of one symbol differ: what they assert fails."""
 
     def careless(self: Pattern, sizes: Any) -> bool:
-        return all(s > 1 if k is not None else s == n for k, n, s in zip(self.symbols, self.sizes, sizes))
+        return all(
+            s > 1 if k is not None else s == n for k, n, s in zip(self.symbols, self.sizes, sizes)
+        )
 
     monkeypatch.setattr(Pattern, "fits", careless)
     with caplog.at_level(logging.DEBUG, "tenon.eager"):
@@ -119,7 +124,9 @@ def test_a_wrong_guess_is_never_seen(monkeypatch: pytest.MonkeyPatch, caplog: py
             outer = xp.exp(xp.reshape(xp.asarray(x), (n, 1))) - xp.asarray(y)
             np.testing.assert_allclose(np.asarray(outer), np.exp(x)[:, None] - y, rtol=1e-6)
             wide = xp.exp(xp.broadcast_to(xp.asarray(y), (n, m)))
-            np.testing.assert_allclose(np.asarray(wide), np.exp(np.broadcast_to(y, (n, m))), rtol=1e-6)
+            np.testing.assert_allclose(
+                np.asarray(wide), np.exp(np.broadcast_to(y, (n, m))), rtol=1e-6
+            )
     assert sum("for each size" in r.getMessage() for r in caplog.records) >= 1
 
 

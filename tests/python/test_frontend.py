@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tenon
 from tenon import xp
 
@@ -86,7 +85,10 @@ def test_kept_arrays_are_refused(tmp_path: pathlib.Path) -> None:
         kept.append(source.input("x", xp.float32, (2,)))
         return kept[0] * 2.0
 
-    assert tenon.load(written(tmp_path, "", "a.keeping"))(np.ones(2, np.float32))[0].tolist() == [2, 2]
+    assert tenon.load(written(tmp_path, "", "a.keeping"))(np.ones(2, np.float32))[0].tolist() == [
+        2,
+        2,
+    ]
     with pytest.raises(tenon.UsageError):
         kept[0].tolist()
     with pytest.raises(tenon.UsageError):

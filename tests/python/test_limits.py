@@ -9,10 +9,9 @@ import time
 
 import numpy as np
 import pytest
+import tenon
 from conftest import MODELS, TEXT_ADD
 from test_model import run
-
-import tenon
 
 
 def test_sixteen_threads_call_one_model(mlp, add):

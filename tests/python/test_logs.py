@@ -11,10 +11,11 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-
 import tenon
 
-TEXT = b"tenon.tir 1\ngraph @f(%x: f32[2]) -> (y: f32[2]) {\n  %0 = neg(%x) : f32[2]\n  yield %0\n}\n"
+TEXT = (
+    b"tenon.tir 1\ngraph @f(%x: f32[2]) -> (y: f32[2]) {\n  %0 = neg(%x) : f32[2]\n  yield %0\n}\n"
+)
 LOOKUP = re.compile(r"\S+ [0-9a-f]+ is (not )?in the cache")
 
 
@@ -40,8 +41,14 @@ def test_all_and_unknown_names() -> None:
     from tenon import logs
 
     tenon.set_logs("all", "-fusion")
-    assert logs.is_enabled("guards") and not logs.is_enabled("fusion") and not logs.is_enabled("guards", logging.DEBUG)
-    with pytest.raises(tenon.UsageError, match=r"'cash': did you mean 'cache'\? \(components: cache, dispatch, ") as e:
+    assert (
+        logs.is_enabled("guards")
+        and not logs.is_enabled("fusion")
+        and not logs.is_enabled("guards", logging.DEBUG)
+    )
+    with pytest.raises(
+        tenon.UsageError, match=r"'cash': did you mean 'cache'\? \(components: cache, dispatch, "
+    ) as e:
         tenon.set_logs("+perf,cash")
     assert e.value.code == "T0643"
     assert logs.is_enabled("guards") and not logs.is_enabled("perf", logging.DEBUG)
@@ -68,7 +75,11 @@ def test_where_it_is_logged(how: str, tmp_path: pathlib.Path) -> None:
     """On standard error, unless logging is configured; also if chosen before the host opens."""
     environment = {**os.environ, "TENON_LOGS": "cache,guards,perf" if how == "environment" else ""}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *how.split()], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, *how.split()],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     start = "tenon.cache|" if "configured" in how else "tenon: [cache] "
     lines = done.stderr.splitlines()

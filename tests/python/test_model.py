@@ -14,9 +14,8 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import MODELS, ROOT, TEXT_ADD
-
 import tenon
+from conftest import MODELS, ROOT, TEXT_ADD
 
 
 def test_sources(tmp_path, add):
@@ -85,7 +84,10 @@ def cumsum_model(path):
     graph = h.make_graph(
         [h.make_node("CumSum", ["x", "axis"], ["y"])],
         "g",
-        [h.make_tensor_value_info("x", T.FLOAT, [2, 3]), h.make_tensor_value_info("axis", T.INT64, [])],
+        [
+            h.make_tensor_value_info("x", T.FLOAT, [2, 3]),
+            h.make_tensor_value_info("axis", T.INT64, []),
+        ],
         [h.make_tensor_value_info("y", T.FLOAT, [2, 3])],
     )
     onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
@@ -118,8 +120,17 @@ def test_initializers_that_are_inputs(tmp_path):
     h, onnx = pytest.importorskip("onnx.helper"), pytest.importorskip("onnx")
     x, w = (h.make_tensor_value_info(k, onnx.TensorProto.FLOAT, [2]) for k in "xw")
     y = h.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])
-    graph = h.make_graph([h.make_node("Mul", ["x", "w"], ["y"])], "g", [x, w], [y], [h.make_tensor("w", 1, [2], [3, 4])])
-    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    graph = h.make_graph(
+        [h.make_node("Mul", ["x", "w"], ["y"])],
+        "g",
+        [x, w],
+        [y],
+        [h.make_tensor("w", 1, [2], [3, 4])],
+    )
+    onnx.save(
+        h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
     one, two = np.ones(2, np.float32), np.full(2, 2, np.float32)
     assert tenon.load(tmp_path / "m.onnx", "cpu")(one)[0].tolist() == [3, 4]
     model = tenon.load(tmp_path / "m.onnx", "cpu", overrides=["w"])
@@ -189,7 +200,16 @@ def test_errors_of_models(tmp_path):
             tenon.load(bad)
     with pytest.raises(tenon.Error):
         tenon.load(TEXT_ADD, "cpu", options={"cpu.optt": 1})
-    for options in ({"cpu.opt": "high"}, {"cpu:0.opt": 1}, {"sim.opt": 1}, {"reference.x": 1}, {"cpu.ops": "ad"}, {"sim.ops": "add"}, {"opt": 1}, {"cpu.": 1}):
+    for options in (
+        {"cpu.opt": "high"},
+        {"cpu:0.opt": 1},
+        {"sim.opt": 1},
+        {"reference.x": 1},
+        {"cpu.ops": "ad"},
+        {"sim.ops": "add"},
+        {"opt": 1},
+        {"cpu.": 1},
+    ):
         with pytest.raises(tenon.UsageError, match="T0513"):
             tenon.load(TEXT_ADD, "cpu", options=options)
     with pytest.raises(tenon.UsageError, match="T0513.*cpu.optt"):
@@ -224,7 +244,9 @@ def test_reports(mlp, tmp_path):
     with pytest.raises(tenon.Error) as e:
         mlp.dump("nothing")
     assert e.value.code == "T0508"
-    with pytest.raises(tenon.UsageError, match="T0107: '/nowhere/x.json' cannot be written: No such"):
+    with pytest.raises(
+        tenon.UsageError, match="T0107: '/nowhere/x.json' cannot be written: No such"
+    ):
         profile.save("/nowhere/x.json")
     with pytest.raises(tenon.UsageError):
         mlp.profile(x[0])
@@ -253,7 +275,9 @@ def test_report_page(mlp, tmp_path):
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
     mlp.report(tmp_path / "without.html")  # compiled only
     assert "traceEvents" not in (tmp_path / "without.html").read_text().split('id="data">')[1][:200]
-    with pytest.raises(tenon.UsageError, match="T0107: '/nowhere/x.html' cannot be written: No such"):
+    with pytest.raises(
+        tenon.UsageError, match="T0107: '/nowhere/x.html' cannot be written: No such"
+    ):
         mlp.report("/nowhere/x.html", x)
     assert not os.path.exists("/nowhere")
     with pytest.raises(tenon.UsageError):
@@ -263,9 +287,13 @@ def test_report_page(mlp, tmp_path):
 
 def test_feeds_of_other_runtimes(mlp):
     feed = {"x": np.load(MODELS / "mlp.in.x.npy")}
-    with pytest.raises(tenon.UsageError, match=r"dict is not an array.* model\(\*\*feed\) or model.run\(feed\)"):
+    with pytest.raises(
+        tenon.UsageError, match=r"dict is not an array.* model\(\*\*feed\) or model.run\(feed\)"
+    ):
         mlp(feed)
-    with pytest.raises(tenon.UsageError, match=r"T0004: run takes the inputs alone, as in run\(feed\)"):
+    with pytest.raises(
+        tenon.UsageError, match=r"T0004: run takes the inputs alone, as in run\(feed\)"
+    ):
         mlp.run(None, feed)
     assert mlp.run(feed)[0].shape == mlp(**feed)[0].shape
 
@@ -288,7 +316,11 @@ def test_devices_and_plugins():
     assert {"cpu", "reference"} <= set(devices)
     assert devices["cpu"]["exchange"] == {"memory": [], "streams": [], "fences": []}
     if "sim" in devices:
-        assert devices["sim"]["exchange"] == {"memory": ["sim.handle"], "streams": ["sim.queue"], "fences": ["sim.fence"]}
+        assert devices["sim"]["exchange"] == {
+            "memory": ["sim.handle"],
+            "streams": ["sim.queue"],
+            "fences": ["sim.fence"],
+        }
     assert {"onnx", "ops"} <= {p["name"] for p in tenon.plugins()}
 
 
@@ -349,7 +381,12 @@ reveal_type(model.inputs[0].shape)
 reveal_type(model.start(1).result(timeout=1.0))
 reveal_type(tenon.tensor(1).shape)
 """
-SAMPLES = ["README.md", "docs/guide/python*.md", "docs/guide/arrays.md", "samples/notebooks/*.ipynb"]
+SAMPLES = [
+    "README.md",
+    "docs/guide/python*.md",
+    "docs/guide/arrays.md",
+    "samples/notebooks/*.ipynb",
+]
 
 
 def sample_code() -> str:
@@ -409,7 +446,8 @@ def test_types(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     # Pages may leave annotations out, show a definition made again, and know that a result is there.
     settings.write_text(
-        settings.read_text() + "[mypy-samples]\nallow_untyped_defs = True\nallow_incomplete_defs = True\n"
+        settings.read_text()
+        + "[mypy-samples]\nallow_untyped_defs = True\nallow_incomplete_defs = True\n"
         "allow_untyped_calls = True\nallow_untyped_decorators = True\ndisallow_subclassing_any = False\n"
         "disable_error_code = union-attr, no-redef\n"
     )

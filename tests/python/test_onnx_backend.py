@@ -8,11 +8,9 @@ import numpy as np
 import onnx
 import onnx_runner
 import pytest
-from conftest import MODELS
-
 import tenon
 import tenon.onnx_backend as backend
-
+from conftest import MODELS
 
 TENON = pathlib.Path(tenon.__file__).parents[2] / "bin" / "tenon"
 FULL = os.environ.get("CHECK_FULL", "0") not in ("", "0")

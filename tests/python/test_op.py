@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tenon
 from tenon import nn, xp
 
@@ -39,7 +38,9 @@ def test_it_works_in_a_model() -> None:
         b"  %y = test.scale_shift(%x) {a = 2.0} : f32[n, 2]\n  yield %y\n}\n"
     )
     for device in ("cpu", "reference", "sim"):
-        np.testing.assert_array_equal(tenon.load(text, device)(X.reshape(3, 2))[0], X.reshape(3, 2) * 2 + 1)
+        np.testing.assert_array_equal(
+            tenon.load(text, device)(X.reshape(3, 2))[0], X.reshape(3, 2) * 2 + 1
+        )
 
 
 def test_several_results_and_sizes() -> None:
@@ -147,7 +148,9 @@ def test_mistakes() -> None:
         return x[x > 0]
 
     x = xp.asarray(X)
-    with pytest.raises(tenon.UsageError, match=r"T0631: test.wrong \(.*test_op.py:\d+\): ValueError.*do not go"):
+    with pytest.raises(
+        tenon.UsageError, match=r"T0631: test.wrong \(.*test_op.py:\d+\): ValueError.*do not go"
+    ):
         wrong(x)
     with pytest.raises(tenon.UsageError, match="T0631.*returned None"):
         nothing(x)
@@ -225,7 +228,9 @@ def test_a_kernel_of_text() -> None:
     for n in (2, 5):
         np.testing.assert_array_equal(f(X[:n]), (X[:n] * 3 + 102) * 2)
 
-    with pytest.raises(tenon.UsageError, match="T0631: the kernel does not compile.*undeclared.*oops"):
+    with pytest.raises(
+        tenon.UsageError, match="T0631: the kernel does not compile.*undeclared.*oops"
+    ):
 
         @op.kernel("cpu", dtypes=["f64"])
         def broken() -> str:
@@ -264,10 +269,16 @@ graph @g(%x: f32[4]) -> (y: f32[4]) {
 }
 """
     zeros = np.zeros(4, np.float32)
-    np.testing.assert_array_equal(tenon.load(text, "cpu", options={"cpu.opt": 1})(zeros)[0], zeros + 102)
+    np.testing.assert_array_equal(
+        tenon.load(text, "cpu", options={"cpu.opt": 1})(zeros)[0], zeros + 102
+    )
     alone = text.replace(b"  %0 = exp(%x) : f32[4]\n", b"").replace(b"%0", b"%x")
-    np.testing.assert_array_equal(tenon.load(alone, "cpu", options={"cpu.opt": 1})(zeros)[0], zeros + 100)
-    with pytest.raises(tenon.UsageError, match="T0513.*cpu.bogus"):  # although the kernel takes it all
+    np.testing.assert_array_equal(
+        tenon.load(alone, "cpu", options={"cpu.opt": 1})(zeros)[0], zeros + 100
+    )
+    with pytest.raises(
+        tenon.UsageError, match="T0513.*cpu.bogus"
+    ):  # although the kernel takes it all
         tenon.load(alone, "cpu", options={"cpu.bogus": 1})
 
 

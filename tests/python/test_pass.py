@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tenon
 from tenon import nn, xp
 
@@ -38,7 +37,9 @@ def test_it_rewrites() -> None:
         assert "softmax" not in text
         assert text.index("exp(") < text.index("mul(") < text.index("neg(")
         np.testing.assert_allclose(f(x), np.full((2, 3), 2 * np.e), rtol=1e-6)
-        np.testing.assert_allclose(tenon.load(TEXT.encode(), "cpu")(x)[0], np.full((2, 3), -2 * np.e), rtol=1e-6)
+        np.testing.assert_allclose(
+            tenon.load(TEXT.encode(), "cpu")(x)[0], np.full((2, 3), -2 * np.e), rtol=1e-6
+        )
     finally:
         doubles.remove()
     np.testing.assert_allclose(f(x), np.full((2, 3), 1 / 3), rtol=1e-6)
@@ -288,7 +289,10 @@ def test_mistakes() -> None:
         kept.append(graph)
 
     try:
-        with pytest.raises(tenon.UsageError, match=r"T0631: python.fails \(.*test_pass.py:\d+\): RuntimeError: mine"):
+        with pytest.raises(
+            tenon.UsageError,
+            match=r"T0631: python.fails \(.*test_pass.py:\d+\): RuntimeError: mine",
+        ):
             fails.apply(TEXT)
         with pytest.raises(tenon.UsageError):
             other_type.apply(TEXT)

@@ -23,7 +23,9 @@ def installed(site: pathlib.Path, entries: str | bytes) -> None:
     (folder / "entry_point_test.plugin.json").write_text(json.dumps(MANIFEST))
     info = site / "acme-1.0.dist-info"
     info.mkdir()
-    (info / "entry_points.txt").write_bytes(entries if isinstance(entries, bytes) else entries.encode())
+    (info / "entry_points.txt").write_bytes(
+        entries if isinstance(entries, bytes) else entries.encode()
+    )
 
 
 def asked(site: pathlib.Path, script: str) -> str:
@@ -36,7 +38,10 @@ def asked(site: pathlib.Path, script: str) -> str:
 
 
 def test_entry_points_name_folders(tmp_path: pathlib.Path) -> None:
-    installed(tmp_path, "[console_scripts]\nacme = acme:main\n[tenon.plugins]\nacme = acme_plugin.lib\nother = not_installed\n")
+    installed(
+        tmp_path,
+        "[console_scripts]\nacme = acme:main\n[tenon.plugins]\nacme = acme_plugin.lib\nother = not_installed\n",
+    )
     script = "import tenon; print([p['name'] for p in tenon.plugins()], sorted(__import__('sys').modules))"
     out = asked(tmp_path, script)
     assert "'entry_point_test'" in out and "'acme_plugin'" not in out

@@ -9,9 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
-
 import tenon
+from conftest import ROOT
 
 
 def gathered(folder: pathlib.Path) -> pathlib.Path:
@@ -30,7 +29,11 @@ def test_pages(tmp_path: pathlib.Path) -> None:
             assert (source / folder / page.name).is_file()
     assert "tenon.xp" in (source / "python" / "tenon.xp.rst").read_text()
     # No link leaves the pages.
-    assert not [p for p in source.rglob("*.md") if "](../../" in p.read_text() and p.parent == source / "guide"]
+    assert not [
+        p
+        for p in source.rglob("*.md")
+        if "](../../" in p.read_text() and p.parent == source / "guide"
+    ]
 
 
 def test_public_names_have_docstrings() -> None:
@@ -41,7 +44,9 @@ def test_public_names_have_docstrings() -> None:
                 assert value.__doc__, f"{module.__name__}.{name} has no docstring"
 
 
-@pytest.mark.skipif(os.environ.get("CHECK_FULL", "0") in ("", "0"), reason="takes a minute: CHECK_FULL=1")
+@pytest.mark.skipif(
+    os.environ.get("CHECK_FULL", "0") in ("", "0"), reason="takes a minute: CHECK_FULL=1"
+)
 def test_site(tmp_path: pathlib.Path) -> None:
     sphinx = os.environ.get("TENON_SPHINX") or shutil.which("sphinx-build")
     if sphinx is None:

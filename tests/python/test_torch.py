@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from conftest import MODELS, identity
-
 import tenon
+from conftest import MODELS, identity
 
 torch = pytest.importorskip("torch", reason="torch is not among the packages of the tests")
 
@@ -67,7 +66,11 @@ def test_a_subclass_is_the_tensor_that_it_is(add):
     x = torch.ones(3).as_subclass(Marked)
     y = add(x, x)[0]
     assert type(y) is torch.Tensor and y.tolist() == [2, 2, 2] and add.last_run.copied_bytes == 0
-    assert tenon.tensor(x).tolist() == [1, 1, 1] and (tenon.xp.asarray(x) + 1.0).tolist() == [2, 2, 2]
+    assert tenon.tensor(x).tolist() == [1, 1, 1] and (tenon.xp.asarray(x) + 1.0).tolist() == [
+        2,
+        2,
+        2,
+    ]
     assert type(tenon.compile(lambda x: x + 1)(x)) is torch.Tensor
 
 
@@ -81,7 +84,10 @@ def test_a_subclass_is_the_tensor_that_it_is(add):
         (lambda x: x.to(torch.complex64).conj().imag, "resolve_neg"),
         (fake, "has no memory"),
         (Wrapper, "has no memory"),
-        (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "not handed out|does not have"),
+        (
+            lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+            "not handed out|does not have",
+        ),
     ],
 )
 def test_refused(make, why):

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from tenon import xp
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -45,7 +44,9 @@ def same(mine: Any, expected: Any, ulps: int = 0, rtol: float = 0.0) -> None:
     np.testing.assert_allclose(got, expected, rtol=max(ulps * eps, rtol), atol=ulps * eps)
 
 
-def check(name: str, reference: Callable[..., Any], *arrays: np.ndarray, ulps: int = 0, **k: Any) -> None:
+def check(
+    name: str, reference: Callable[..., Any], *arrays: np.ndarray, ulps: int = 0, **k: Any
+) -> None:
     same(getattr(xp, name)(*map(xp.asarray, arrays), **k), reference(*arrays), ulps)
 
 
@@ -97,7 +98,11 @@ def test_unary(name: str, dtype: str) -> None:
 def test_binary(name: str, dtype: str) -> None:
     for a, b in [((), ()), ((12,), (12,)), ((3, 1), (1, 4)), ((0,), ()), ((2, 3), (3,))]:
         x, y = sample(dtype, a, 1), sample(dtype, b, 2)
-        same(getattr(xp, name)(xp.asarray(x), xp.asarray(y)), np.asarray(getattr(np, name)(x, y)), ulps=4)
+        same(
+            getattr(xp, name)(xp.asarray(x), xp.asarray(y)),
+            np.asarray(getattr(np, name)(x, y)),
+            ulps=4,
+        )
 
 
 @pytest.mark.parametrize("dtype", NUMERIC)
@@ -191,13 +196,19 @@ def test_truth(dtype: str) -> None:
         for name in ("all", "any", "count_nonzero"):
             same(getattr(xp, name)(xp.asarray(x)), np.asarray(getattr(np, name)(x)))
     x = sample(dtype, (3, 4))
-    same(xp.count_nonzero(xp.asarray(x), axis=0, keepdims=True), np.count_nonzero(x, axis=0, keepdims=True))
+    same(
+        xp.count_nonzero(xp.asarray(x), axis=0, keepdims=True),
+        np.count_nonzero(x, axis=0, keepdims=True),
+    )
 
 
 @pytest.mark.parametrize("dtype", NUMERIC)
 def test_running(dtype: str) -> None:
     x = (np.nan_to_num(sample(dtype, (3, 4))) % 3).astype(dtype)
-    for mine, theirs in ((xp.cumulative_sum, np.cumulative_sum), (xp.cumulative_prod, np.cumulative_prod)):
+    for mine, theirs in (
+        (xp.cumulative_sum, np.cumulative_sum),
+        (xp.cumulative_prod, np.cumulative_prod),
+    ):
         for initial in (False, True):
             same(mine(xp.asarray(x), axis=1, include_initial=initial),
                  theirs(x, axis=1, include_initial=initial), ulps=8)  # fmt: skip
@@ -215,14 +226,20 @@ def test_searching(dtype: str) -> None:
     x = sample(dtype, (5, 6))
     for axis in (None, 0, -1):
         same(xp.argmax(xp.asarray(x), axis=axis), np.argmax(x, axis=axis))
-        same(xp.argmin(xp.asarray(x), axis=axis, keepdims=True), np.argmin(x, axis=axis, keepdims=True))
+        same(
+            xp.argmin(xp.asarray(x), axis=axis, keepdims=True),
+            np.argmin(x, axis=axis, keepdims=True),
+        )
     for mine, theirs in zip(xp.nonzero(xp.asarray(x)), np.nonzero(x)):
         same(mine, theirs)
     p = sample("bool", (5, 1))
     same(xp.where(xp.asarray(p), xp.asarray(x), xp.asarray(x[0])), np.where(p, x, x[0]))
     known = np.sort(np.nan_to_num(x[0]).astype(dtype))
     for side in ("left", "right"):
-        same(xp.searchsorted(xp.asarray(known), xp.asarray(x), side=side), np.searchsorted(known, x, side=side))
+        same(
+            xp.searchsorted(xp.asarray(known), xp.asarray(x), side=side),
+            np.searchsorted(known, x, side=side),
+        )
 
 
 @pytest.mark.parametrize("dtype", NUMERIC)
@@ -247,7 +264,10 @@ def test_sets(dtype: str) -> None:
         same(xp.unique_inverse(xp.asarray(x)).inverse_indices, theirs.inverse_indices)
         y = sample(dtype, (4,), 5)
         same(xp.isin(xp.asarray(x), xp.asarray(y)), np.asarray(np.isin(x, y)))
-        same(xp.isin(xp.asarray(x), xp.asarray(y), invert=True), np.asarray(np.isin(x, y, invert=True)))
+        same(
+            xp.isin(xp.asarray(x), xp.asarray(y), invert=True),
+            np.asarray(np.isin(x, y, invert=True)),
+        )
 
 
 # ---- Shapes ----
@@ -280,7 +300,9 @@ def test_shapes(dtype: str) -> None:
     x = sample(dtype, (3, 1))
     same(xp.squeeze(xp.asarray(x), axis=1), x.squeeze(1))
     same(xp.repeat(xp.asarray(x), xp.asarray([2, 0, 3]), axis=0), np.repeat(x, [2, 0, 3], axis=0))
-    for a, b in zip(xp.broadcast_arrays(xp.asarray(x), xp.asarray(x[:, 0])), np.broadcast_arrays(x, x[:, 0])):
+    for a, b in zip(
+        xp.broadcast_arrays(xp.asarray(x), xp.asarray(x[:, 0])), np.broadcast_arrays(x, x[:, 0])
+    ):
         same(a, b)
     assert xp.broadcast_shapes((3, 1), (4,), ()) == (3, 4)
 
@@ -338,7 +360,11 @@ def test_products(dtype: str) -> None:
     same(xp.matmul(xp.asarray(a), xp.asarray(b)), a @ b, ulps=16)
     same(xp.matmul(xp.asarray(a), xp.asarray(b[0, :, 0])), a @ b[0, :, 0], ulps=16)
     same(xp.asarray(a[0, 0]) @ xp.asarray(b), a[0, 0] @ b, ulps=16)
-    same(xp.tensordot(xp.asarray(a), xp.asarray(b), axes=((2,), (1,))), np.tensordot(a, b, ((2,), (1,))), ulps=16)
+    same(
+        xp.tensordot(xp.asarray(a), xp.asarray(b), axes=((2,), (1,))),
+        np.tensordot(a, b, ((2,), (1,))),
+        ulps=16,
+    )
     same(xp.tensordot(xp.asarray(a), xp.asarray(a), axes=0), np.tensordot(a, a, 0), ulps=16)
     same(xp.vecdot(xp.asarray(a), xp.asarray(a[0, 0])), np.vecdot(a, a[0, 0]), ulps=16)
     empty = np.zeros((2, 0), dtype)

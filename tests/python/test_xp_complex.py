@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tenon
 from tenon import xp
 
@@ -46,17 +45,28 @@ def test_functions(name: str, dtype: str) -> None:
 def test_two_operands(name: str, dtype: str) -> None:
     z, w = numbers(dtype, 4, 50), numbers(dtype, 4, 50, seed=1)
     w[0] = z[0]
-    close(getattr(xp, name)(xp.asarray(z), xp.asarray(w)), getattr(np, NUMPY.get(name, name))(z, w), 10)
+    close(
+        getattr(xp, name)(xp.asarray(z), xp.asarray(w)),
+        getattr(np, NUMPY.get(name, name))(z, w),
+        10,
+    )
 
 
 # Zeros with both signs, and the places where branch cuts begin.
-POINTS = [complex(a, b) for a in (-2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 2.0) for b in (-1.0, -0.0, 0.0, 1.0)]
+POINTS = [
+    complex(a, b) for a in (-2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 2.0) for b in (-1.0, -0.0, 0.0, 1.0)
+]
 
 
-@pytest.mark.parametrize("name", "sqrt log exp sinh cosh tanh sin cos tan asin acos atan asinh acosh atanh".split())
+@pytest.mark.parametrize(
+    "name", "sqrt log exp sinh cosh tanh sin cos tan asin acos atan asinh acosh atanh".split()
+)
 def test_branch_cuts_and_signed_zeros(name: str) -> None:
     z = np.asarray(POINTS)
-    got, expected = np.asarray(getattr(xp, name)(xp.asarray(z))), getattr(np, NUMPY.get(name, name))(z)
+    got, expected = (
+        np.asarray(getattr(xp, name)(xp.asarray(z))),
+        getattr(np, NUMPY.get(name, name))(z),
+    )
     for part in ("real", "imag"):
         a, b = getattr(got, part), getattr(expected, part)
         np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
@@ -74,21 +84,31 @@ def test_infinities(name: str) -> None:
     """As C99, Annex G, which NumPy's functions follow; the sign of zeros and infinities is left open
     there in places."""
     z = np.asarray([e for e in ENDS if not np.isnan(e) or np.isinf(e)])
-    got, expected = np.asarray(getattr(xp, name)(xp.asarray(z))), getattr(np, NUMPY.get(name, name))(z)
+    got, expected = (
+        np.asarray(getattr(xp, name)(xp.asarray(z))),
+        getattr(np, NUMPY.get(name, name))(z),
+    )
     infinite = np.isinf(expected.real) | np.isinf(expected.imag)
     assert ((np.isinf(got.real) | np.isinf(got.imag)) == infinite).all()
     whole = np.isfinite(expected)
     np.testing.assert_allclose(got[whole], expected[whole], rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", "sqrt log exp sinh cosh tanh asin acos atan asinh acosh atanh".split())
+@pytest.mark.parametrize(
+    "name", "sqrt log exp sinh cosh tanh asin acos atan asinh acosh atanh".split()
+)
 def test_nan_in_one_part(name: str) -> None:
     """Annex G leaves the sign of zeros open in places."""
     axis = (-INF, -100.0, -1.0, -0.0, 0.0, 1.0, 100.0, INF, NAN)
     z = np.asarray([complex(a, b) for a in axis for b in axis])
-    got, expected = np.asarray(getattr(xp, name)(xp.asarray(z))), getattr(np, NUMPY.get(name, name))(z)
+    got, expected = (
+        np.asarray(getattr(xp, name)(xp.asarray(z))),
+        getattr(np, NUMPY.get(name, name))(z),
+    )
     for part in ("real", "imag"):
-        np.testing.assert_allclose(abs(getattr(got, part)), abs(getattr(expected, part)), rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(
+            abs(getattr(got, part)), abs(getattr(expected, part)), rtol=1e-13, atol=1e-13
+        )
 
 
 @pytest.mark.parametrize("name", "sinh cosh sin cos".split())
@@ -152,7 +172,9 @@ def test_no_overflow_on_the_way() -> None:
     close(x / x, np.ones(4, complex))
     z = np.asarray([709.5 + 1j, -709.5 + 3j])
     for name in ("exp", "sinh", "cosh"):
-        np.testing.assert_allclose(np.asarray(getattr(xp, name)(xp.asarray(z))), getattr(np, name)(z), rtol=1e-12)
+        np.testing.assert_allclose(
+            np.asarray(getattr(xp, name)(xp.asarray(z))), getattr(np, name)(z), rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -191,7 +213,16 @@ def test_moves(dtype: str) -> None:
     close(x, z)
 
 
-REPEATED = [1 + 2j, 1 + 1j, complex(NAN, 1), complex(1, NAN), 1 + 2j, 0.5 + 0j, complex(-0.0, 0), 0j]
+REPEATED = [
+    1 + 2j,
+    1 + 1j,
+    complex(NAN, 1),
+    complex(1, NAN),
+    1 + 2j,
+    0.5 + 0j,
+    complex(-0.0, 0),
+    0j,
+]
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -202,13 +233,17 @@ def test_sets(dtype: str) -> None:
     for mine, expected in zip((found.values, found.indices, found.counts), (values, first, counts)):
         np.testing.assert_array_equal(np.asarray(mine), expected)
     np.testing.assert_array_equal(values[np.asarray(found.inverse_indices)], z)
-    np.testing.assert_array_equal(np.asarray(xp.unique_values(xp.reshape(xp.asarray(z), (2, 4)))), values)
+    np.testing.assert_array_equal(
+        np.asarray(xp.unique_values(xp.reshape(xp.asarray(z), (2, 4)))), values
+    )
     assert xp.unique_all(xp.asarray(z[:0])).values.shape == (0,)
     w = np.asarray([0, 1 + 2j, complex(NAN, 1), 7], dtype)
     for a, b in ((z.reshape(2, 4), w), (w, z), (z[:0], w), (w, z[:0]), (z.real.copy(), w)):
         got = xp.isin(xp.asarray(a), xp.asarray(b))
         np.testing.assert_array_equal(np.asarray(got), np.isin(a, b))
-    np.testing.assert_array_equal(np.asarray(xp.isin(xp.asarray(z), xp.asarray(w), invert=True)), ~np.isin(z, w))
+    np.testing.assert_array_equal(
+        np.asarray(xp.isin(xp.asarray(z), xp.asarray(w), invert=True)), ~np.isin(z, w)
+    )
 
 
 def test_halves_are_rounded_in_both_parts() -> None:

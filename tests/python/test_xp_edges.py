@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tenon
 from tenon import _native, nn, xp
 
@@ -61,7 +60,12 @@ def test_a_text_as_padding() -> None:
 
 
 def test_numpy_sees_the_memory_of_an_array() -> None:
-    for x in (xp.asarray([[1.0, 2.0], [3.0, 4.0]]) + 1.0, xp.arange(6), xp.ones((2, 3)) > 0, xp.asarray(2.5)):
+    for x in (
+        xp.asarray([[1.0, 2.0], [3.0, 4.0]]) + 1.0,
+        xp.arange(6),
+        xp.ones((2, 3)) > 0,
+        xp.asarray(2.5),
+    ):
         a, b = np.asarray(x), np.asarray(x)
         assert a.shape == x.shape and np.shares_memory(a, b)
         assert a.ctypes.data == b.ctypes.data == np.from_dlpack(x).ctypes.data
@@ -134,7 +138,13 @@ def test_nothing_is_written_out_of_range() -> None:
 
     x = np.arange(6).reshape(2, 3)
     for far in (np.array([5]), np.array([-9])):
-        for key in (lambda i: ([0], i), lambda i: (i, [1]), lambda i: (1, i), lambda i: (i,), lambda i: (slice(None), i)):
+        for key in (
+            lambda i: ([0], i),
+            lambda i: (i, [1]),
+            lambda i: (1, i),
+            lambda i: (i,),
+            lambda i: (slice(None), i),
+        ):
             assert both_ways(write(key), x, far) == x.tolist()
     assert both_ways(write(lambda i: ([0, 1], i)), x, np.array([1, 7])) == [[0, 99, 2], [3, 4, 5]]
 
@@ -166,10 +176,20 @@ def test_nothing_taken_out_of_nothing() -> None:
 
 def test_nan_is_the_extreme_among_infinities() -> None:
     nan, inf = math.nan, math.inf
-    for values in ([0.0, 0.0, -inf, nan], [nan, -inf], [-inf, nan], [0.0, inf, nan], [-0.0, 0.0], [0.0, -0.0], [1.0, -1.0]):
+    for values in (
+        [0.0, 0.0, -inf, nan],
+        [nan, -inf],
+        [-inf, nan],
+        [0.0, inf, nan],
+        [-0.0, 0.0],
+        [0.0, -0.0],
+        [1.0, -1.0],
+    ):
         for dtype in ("float32", "float64"):
             x = np.array(values, dtype)
-            assert int(xp.argmin(xp.asarray(x))) == np.argmin(x) and int(xp.argmax(xp.asarray(x))) == np.argmax(x)
+            assert int(xp.argmin(xp.asarray(x))) == np.argmin(x) and int(
+                xp.argmax(xp.asarray(x))
+            ) == np.argmax(x)
 
 
 def test_arguments_that_were_ignored() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tenon
 from tenon import xp
 
@@ -18,7 +17,9 @@ def close(mine: Any, expected: Any) -> None:
     expected = np.asarray(expected)
     assert mine.shape == expected.shape and mine.dtype.name == expected.dtype.name
     limit = 2e-5 if expected.dtype.name in ("complex64", "float32") else 1e-12
-    np.testing.assert_allclose(np.asarray(mine), expected, rtol=limit, atol=limit * max(1, abs(expected).max()))
+    np.testing.assert_allclose(
+        np.asarray(mine), expected, rtol=limit, atol=limit * max(1, abs(expected).max())
+    )
 
 
 def signal(dtype: str, *shape: int) -> Any:
@@ -46,7 +47,14 @@ def test_a_long_prime() -> None:
 def test_norms(norm: str) -> None:
     z = signal("complex64", 2, 12)
     x, real = xp.asarray(z), xp.asarray(z.real.copy())
-    for name, v in (("fft", x), ("ifft", x), ("rfft", real), ("irfft", x), ("hfft", x), ("ihfft", real)):
+    for name, v in (
+        ("fft", x),
+        ("ifft", x),
+        ("rfft", real),
+        ("irfft", x),
+        ("hfft", x),
+        ("ihfft", real),
+    ):
         close(getattr(xp.fft, name)(v, norm=norm), getattr(np.fft, name)(np.asarray(v), norm=norm))
 
 

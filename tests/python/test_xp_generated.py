@@ -16,7 +16,6 @@ from xp_table import EXTENSIONS, STANDARD
 hypothesis = pytest.importorskip("hypothesis", reason="hypothesis is not installed")
 from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-
 from tenon import xp  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -27,7 +26,18 @@ drawn = settings(
 )  # fmt: skip
 # Units in the last place, where libraries differ; sums also by the order of their terms.
 ULPS = dict.fromkeys(("pow", "cosh", "sinh", "tan", "expm1", "logaddexp", "hypot"), 32)
-SUMS = {"sum", "prod", "mean", "std", "var", "cumulative_sum", "cumulative_prod", "matmul", "vecdot", "tensordot"}
+SUMS = {
+    "sum",
+    "prod",
+    "mean",
+    "std",
+    "var",
+    "cumulative_sum",
+    "cumulative_prod",
+    "matmul",
+    "vecdot",
+    "tensordot",
+}
 # The standard leaves the sign of a zero open, or says 0 without one.
 EITHER_ZERO = {"maximum", "minimum", "max", "min", "sign", "clip"}
 # Elsewhere in these tests, or constants and types.
@@ -39,7 +49,9 @@ ELSEWHERE = set(
 
 
 def test_no_function_of_the_standard_is_left_out() -> None:
-    chapters = {c: set(n.split()) for c, n in STANDARD.items() if c not in ("Constants", *EXTENSIONS)}
+    chapters = {
+        c: set(n.split()) for c, n in STANDARD.items() if c not in ("Constants", *EXTENSIONS)
+    }
     functions = {n for names in chapters.values() for n in names if callable(getattr(xp, n, None))}
     types = {n for n in functions if isinstance(getattr(xp, n), type(xp.float32))}
     assert functions - types - ELSEWHERE - set(CASES) - set(KINDS["any"]) == set()
@@ -47,18 +59,26 @@ def test_no_function_of_the_standard_is_left_out() -> None:
 
 def compare(name: str, mine: Any, expected: Any) -> None:
     expected = np.asarray(expected)
-    assert mine.shape == expected.shape, f"{name}: shape {mine.shape}, and NumPy has {expected.shape}"
-    assert mine.dtype.name == expected.dtype.name, f"{name}: {mine.dtype.name}, NumPy {expected.dtype.name}"
+    assert mine.shape == expected.shape, (
+        f"{name}: shape {mine.shape}, and NumPy has {expected.shape}"
+    )
+    assert mine.dtype.name == expected.dtype.name, (
+        f"{name}: {mine.dtype.name}, NumPy {expected.dtype.name}"
+    )
     got = np.asarray(mine)
     if expected.dtype.kind != "f":
         np.testing.assert_array_equal(got, expected, err_msg=name)
         return
     eps = float(np.finfo(expected.dtype).eps)
     limit = (256 if name in SUMS else ULPS.get(name, 8)) * eps
-    np.testing.assert_allclose(got, expected, rtol=limit, atol=100 * limit if name in SUMS else eps * eps, err_msg=name)
+    np.testing.assert_allclose(
+        got, expected, rtol=limit, atol=100 * limit if name in SUMS else eps * eps, err_msg=name
+    )
     if name not in SUMS | EITHER_ZERO:
         zero = expected == 0
-        np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(expected[zero]), err_msg=f"{name}: signs of zeros")
+        np.testing.assert_array_equal(
+            np.signbit(got[zero]), np.signbit(expected[zero]), err_msg=f"{name}: signs of zeros"
+        )
 
 
 def converted(value: Any) -> Any:
@@ -127,10 +147,18 @@ def test_function(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("kind", ["value", "number"])
 def test_numbers_with_arrays(kind: str, dtype: str) -> None:
     @drawn
-    @given(arrays(dtype), st.floats(-100, 100, width=32), st.sampled_from(["add", "multiply", "divide", "maximum"]))
+    @given(
+        arrays(dtype),
+        st.floats(-100, 100, width=32),
+        st.sampled_from(["add", "multiply", "divide", "maximum"]),
+    )
     def case(x: Any, number: float, name: str) -> None:
         operand = float(number) if kind == "number" else xp.asarray(np.asarray(number, dtype))
-        compare(name, getattr(xp, name)(xp.asarray(x), operand), getattr(np, name)(x, np.asarray(number, dtype)))
+        compare(
+            name,
+            getattr(xp, name)(xp.asarray(x), operand),
+            getattr(np, name)(x, np.asarray(number, dtype)),
+        )
 
     case()
 
@@ -143,7 +171,9 @@ def keys(draw: Any) -> Any:
                                                     st.sampled_from([None, 1, 2, -1])))
         for n in shape[:1]
     ))  # fmt: skip
-    parts = [draw(entry)] + [draw(st.sampled_from([slice(None), slice(1, None), 0, -1])) for _ in shape[1:]]
+    parts = [draw(entry)] + [
+        draw(st.sampled_from([slice(None), slice(1, None), 0, -1])) for _ in shape[1:]
+    ]
     key = tuple(parts[: draw(st.integers(0, len(parts)))])
     if draw(st.booleans()):
         at = draw(st.integers(0, len(key)))
@@ -172,13 +202,28 @@ def test_unique_all(x: Any) -> None:
 
 
 @drawn
-@given(st.integers(-5, 5), st.integers(-5, 5), st.sampled_from([-2, -1, 1, 3]), st.sampled_from(["int32", "int64", "float32", "float64"]))
+@given(
+    st.integers(-5, 5),
+    st.integers(-5, 5),
+    st.sampled_from([-2, -1, 1, 3]),
+    st.sampled_from(["int32", "int64", "float32", "float64"]),
+)
 def test_arange(start: int, stop: int, step: int, dtype: str) -> None:
-    compare("arange", xp.arange(start, stop, step, dtype=getattr(xp, dtype)), np.arange(start, stop, step, dtype=dtype))
+    compare(
+        "arange",
+        xp.arange(start, stop, step, dtype=getattr(xp, dtype)),
+        np.arange(start, stop, step, dtype=dtype),
+    )
 
 
 @drawn
-@given(st.floats(-10, 10, width=32), st.floats(-10, 10, width=32), st.integers(0, 7), st.booleans(), st.sampled_from(FLOATS))
+@given(
+    st.floats(-10, 10, width=32),
+    st.floats(-10, 10, width=32),
+    st.integers(0, 7),
+    st.booleans(),
+    st.sampled_from(FLOATS),
+)
 def test_linspace(start: float, stop: float, num: int, endpoint: bool, dtype: str) -> None:
     mine = xp.linspace(start, stop, num, dtype=getattr(xp, dtype), endpoint=endpoint)
     expected = np.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
@@ -187,15 +232,29 @@ def test_linspace(start: float, stop: float, num: int, endpoint: bool, dtype: st
 
 
 @drawn
-@given(st.integers(0, 4), st.one_of(st.none(), st.integers(0, 4)), st.integers(-4, 4), st.sampled_from(KINDS["any"]))
+@given(
+    st.integers(0, 4),
+    st.one_of(st.none(), st.integers(0, 4)),
+    st.integers(-4, 4),
+    st.sampled_from(KINDS["any"]),
+)
 def test_eye(rows: int, columns: int | None, k: int, dtype: str) -> None:
-    compare("eye", xp.eye(rows, columns, k=k, dtype=getattr(xp, dtype)), np.eye(rows, columns, k=k, dtype=dtype))
+    compare(
+        "eye",
+        xp.eye(rows, columns, k=k, dtype=getattr(xp, dtype)),
+        np.eye(rows, columns, k=k, dtype=dtype),
+    )
 
 
 @drawn
-@given(st.lists(st.sampled_from([(1,), (3,), (0,), ()]), min_size=1, max_size=3), st.sampled_from(["xy", "ij"]))
+@given(
+    st.lists(st.sampled_from([(1,), (3,), (0,), ()]), min_size=1, max_size=3),
+    st.sampled_from(["xy", "ij"]),
+)
 def test_meshgrid(shapes: list[Any], indexing: str) -> None:
-    given_arrays = [np.arange(int(np.prod(s)), dtype=np.float32).reshape(s) for s in shapes if len(s) == 1]
+    given_arrays = [
+        np.arange(int(np.prod(s)), dtype=np.float32).reshape(s) for s in shapes if len(s) == 1
+    ]
     mine = xp.meshgrid(*map(xp.asarray, given_arrays), indexing=indexing)
     for a, b in zip(mine, np.meshgrid(*given_arrays, indexing=indexing)):
         compare("meshgrid", a, b)

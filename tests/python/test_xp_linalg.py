@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tenon
 from tenon import xp
 
@@ -31,7 +30,9 @@ def close(mine: Any, expected: Any, factor: float = 1) -> None:
     mine, expected = np.asarray(mine), np.asarray(expected)
     assert mine.shape == expected.shape
     limit = factor * (2e-4 if mine.dtype.itemsize // (1 + (mine.dtype.kind == "c")) == 4 else 1e-10)
-    np.testing.assert_allclose(mine, expected, rtol=limit, atol=limit * max(1, abs(expected).max(initial=0)))
+    np.testing.assert_allclose(
+        mine, expected, rtol=limit, atol=limit * max(1, abs(expected).max(initial=0))
+    )
 
 
 def orthonormal(q: Any) -> None:
@@ -133,7 +134,9 @@ def test_eigh_reads_one_triangle() -> None:
 def test_determinants_whose_products_leave_the_range(dtype: str) -> None:
     ends = np.array([1e-20, 1e20] if dtype in ("float32", "complex64") else [1e-200, 1e200])
     for numbers in (np.tile(ends, 30), np.repeat(ends, 30), np.repeat(ends[::-1], 30)):
-        np.testing.assert_allclose(np.asarray(linalg.det(xp.asarray(np.diag(numbers).astype(dtype)))), 1, rtol=1e-3)
+        np.testing.assert_allclose(
+            np.asarray(linalg.det(xp.asarray(np.diag(numbers).astype(dtype)))), 1, rtol=1e-3
+        )
     a = np.array([[4, 2, 0], [1, 1, 3], [0, 2, 2]])  # whose factors are exact
     assert np.asarray(linalg.det(xp.asarray(a.astype(dtype)))) == -20
 
@@ -188,7 +191,9 @@ def test_norms_of_nothing_are_zero(shape: tuple[int, ...]) -> None:
 
 def test_norms_keep_nan() -> None:
     x = xp.asarray([[1.0, float("nan")]])
-    assert np.isnan(float(linalg.vector_norm(x, ord=np.inf))) and np.isnan(float(linalg.matrix_norm(x, ord=1)))
+    assert np.isnan(float(linalg.vector_norm(x, ord=np.inf))) and np.isnan(
+        float(linalg.matrix_norm(x, ord=1))
+    )
 
 
 def test_mistakes() -> None:

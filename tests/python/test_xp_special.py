@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xp_cases import FLOATS, SPECIAL
-
 from tenon import xp
+from xp_cases import FLOATS, SPECIAL
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 UNARY = (
@@ -29,8 +28,26 @@ EITHER_ZERO = ("maximum", "minimum", "sign", "clip")
 def values(dtype: str) -> Any:
     """SPECIAL, the ends of the type, and what functions have cases for: halves, odd numbers, large even ones."""
     info = np.finfo(dtype)
-    ends = [info.max, info.min, info.tiny, -info.tiny, info.smallest_subnormal, -info.smallest_subnormal]
-    more = [2.0, -2.0, -3.0, -0.5, 1.5, 2.5, 1.0 + info.eps, 1.0 - info.epsneg, 1.0 / info.eps, 3.0 / info.eps]
+    ends = [
+        info.max,
+        info.min,
+        info.tiny,
+        -info.tiny,
+        info.smallest_subnormal,
+        -info.smallest_subnormal,
+    ]
+    more = [
+        2.0,
+        -2.0,
+        -3.0,
+        -0.5,
+        1.5,
+        2.5,
+        1.0 + info.eps,
+        1.0 - info.epsneg,
+        1.0 / info.eps,
+        3.0 / info.eps,
+    ]
     return np.array([*SPECIAL, *ends, *more], dtype)
 
 
@@ -40,13 +57,19 @@ def same(name: str, got: Any, expected: Any, operands: list[Any]) -> None:
         wrong = got != expected
     else:
         limit = 16 * np.finfo(expected.dtype).eps
-        close = np.abs(got - expected) <= limit * np.abs(expected) + np.finfo(expected.dtype).smallest_subnormal
+        close = (
+            np.abs(got - expected)
+            <= limit * np.abs(expected) + np.finfo(expected.dtype).smallest_subnormal
+        )
         exact = ~np.isfinite(expected) | (expected == 0)
         equal = (got == expected) | (np.isnan(got) & np.isnan(expected))
         if name not in EITHER_ZERO:
             equal &= (expected != 0) | (np.signbit(got) == np.signbit(expected))
         wrong = ~np.where(exact, equal, close)
-    cases = [f"{name}({', '.join(repr(float(x[i])) for x in operands)}) is {got[i]}, not {expected[i]}" for i in np.flatnonzero(wrong)]
+    cases = [
+        f"{name}({', '.join(repr(float(x[i])) for x in operands)}) is {got[i]}, not {expected[i]}"
+        for i in np.flatnonzero(wrong)
+    ]
     assert not cases, "\n".join(cases)
 
 

@@ -3,12 +3,23 @@
 from typing import Any
 
 import pytest
-
 from tenon import xp
 
 strict = pytest.importorskip("array_api_strict", reason="array-api-strict is not installed")
 
-ALL = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
+ALL = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+]
 UNARY = [
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_invert", "ceil", "cos", "cosh",
     "exp", "expm1", "floor", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2",
@@ -67,9 +78,12 @@ def test_binary(name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [True, 1, 1.0])
-@pytest.mark.parametrize("name", ["__add__", "__radd__", "__mul__", "__truediv__", "__and__", "__lt__", "__pow__"])
+@pytest.mark.parametrize(
+    "name", ["__add__", "__radd__", "__mul__", "__truediv__", "__and__", "__lt__", "__pow__"]
+)
 def test_numbers(name: str, number: Any) -> None:
     for dtype in ALL:
+
         def call(namespace: Any) -> Any:
             result = getattr(ones(namespace, dtype), name)(number)
             if result is NotImplemented:

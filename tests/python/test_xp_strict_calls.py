@@ -10,9 +10,8 @@ import re
 from typing import Any
 
 import pytest
-from test_xp_strict import ALL, BINARY, LATER, UNARY
-
 from tenon import xp
+from test_xp_strict import ALL, BINARY, LATER, UNARY
 
 strict = pytest.importorskip("array_api_strict", reason="array-api-strict is not installed")
 
@@ -195,7 +194,9 @@ def test_two_types(call: str) -> None:
 
 
 def test_no_function_is_left_out() -> None:
-    functions = {n for n in strict.__all__ if callable(getattr(strict, n)) and not n.startswith("_")}
+    functions = {
+        n for n in strict.__all__ if callable(getattr(strict, n)) and not n.startswith("_")
+    }
     named = set(re.findall(r"\b([a-z_0-9]+)\(", ONE + TWO))
     # isdtype: test_can_cast_and_kinds
     assert functions - named - set(UNARY) - set(BINARY) - LATER - {"isdtype"} == set()

@@ -20,7 +20,20 @@ INTEGERS = SIGNED + UNSIGNED
 NUMERIC = INTEGERS + FLOATS
 KINDS = {"float": FLOATS, "numeric": NUMERIC, "integer": INTEGERS, "bits": ("bool", *INTEGERS),
          "bool": ("bool",), "any": ("bool", *NUMERIC)}  # fmt: skip
-SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, float("inf"), float("-inf"), float("nan"), 1e-30, 1e30)
+SPECIAL = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -2.5,
+    3.0,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+    1e-30,
+    1e30,
+)
 # Few shapes: each new one compiles a program.
 SHAPES = ((), (1,), (4,), (0,), (2, 3), (1, 3), (3, 1), (2, 0, 3), (2, 1, 3))
 
@@ -32,12 +45,18 @@ def elements(dtype: str, *, special: bool = True, low: int = -8, high: int = 8) 
         return st.integers(max(low, 0) if dtype in UNSIGNED else low, high)
     width = 32 if dtype == "float32" else 64
     plain = st.floats(-100, 100, width=width)
-    return st.one_of(plain, st.sampled_from([float(np.dtype(dtype).type(s)) for s in SPECIAL])) if special else plain
+    return (
+        st.one_of(plain, st.sampled_from([float(np.dtype(dtype).type(s)) for s in SPECIAL]))
+        if special
+        else plain
+    )
 
 
 def arrays(dtype: str, shapes: Any = SHAPES, **limits: Any) -> Any:
     shape = st.sampled_from(tuple(shapes))
-    return shape.flatmap(lambda s: hnp.arrays(dtype, s, elements=elements(dtype, **limits), fill=st.nothing()))
+    return shape.flatmap(
+        lambda s: hnp.arrays(dtype, s, elements=elements(dtype, **limits), fill=st.nothing())
+    )
 
 
 @st.composite
@@ -96,7 +115,11 @@ def clipped(draw: Any, dtype: str) -> Any:
         low = np.dtype(dtype).type(1)
     if low is not None and high is not None and low > high:
         low, high = high, low
-    return (x, None if low is None else np.asarray(low), None if high is None else np.asarray(high)), {}
+    return (
+        x,
+        None if low is None else np.asarray(low),
+        None if high is None else np.asarray(high),
+    ), {}
 
 
 @st.composite
@@ -120,7 +143,10 @@ def one_axis(draw: Any, dtype: str) -> Any:
 @st.composite
 def cumulative(draw: Any, dtype: str) -> Any:
     x = draw(arrays(dtype, [s for s in SHAPES if s], special=False))
-    return (x,), {"axis": draw(st.integers(-x.ndim, x.ndim - 1)), "include_initial": draw(st.booleans())}
+    return (x,), {
+        "axis": draw(st.integers(-x.ndim, x.ndim - 1)),
+        "include_initial": draw(st.booleans()),
+    }
 
 
 @st.composite
@@ -152,7 +178,11 @@ def flipped(draw: Any, dtype: str) -> Any:
 def rolled(draw: Any, dtype: str) -> Any:
     x = draw(arrays(dtype, [s for s in SHAPES if s]))
     axis = draw(axes(x.ndim))
-    shift = tuple(draw(st.integers(-5, 5)) for _ in axis) if isinstance(axis, tuple) else draw(st.integers(-5, 5))
+    shift = (
+        tuple(draw(st.integers(-5, 5)) for _ in axis)
+        if isinstance(axis, tuple)
+        else draw(st.integers(-5, 5))
+    )
     return (x, shift), {"axis": axis}
 
 
@@ -229,7 +259,9 @@ def triangle(draw: Any, dtype: str) -> Any:
 @st.composite
 def chosen(draw: Any, dtype: str) -> Any:
     (x, y), _ = draw(binary(dtype))
-    mask = draw(arrays("bool", [draw(st.sampled_from([(), np.broadcast_shapes(x.shape, y.shape)]))]))
+    mask = draw(
+        arrays("bool", [draw(st.sampled_from([(), np.broadcast_shapes(x.shape, y.shape)]))])
+    )
     return (mask, x, y), {}
 
 
@@ -238,7 +270,13 @@ def taken(draw: Any, dtype: str) -> Any:
     x = draw(arrays(dtype, [s for s in SHAPES if s and 0 not in s]))
     axis = draw(st.integers(-x.ndim, x.ndim - 1))
     size = x.shape[axis]
-    at = draw(hnp.arrays("int64", draw(st.sampled_from([(0,), (1,), (4,)])), elements=st.integers(-size, size - 1)))
+    at = draw(
+        hnp.arrays(
+            "int64",
+            draw(st.sampled_from([(0,), (1,), (4,)])),
+            elements=st.integers(-size, size - 1),
+        )
+    )
     return (x, at), {"axis": axis}
 
 
@@ -247,13 +285,17 @@ def taken_along(draw: Any, dtype: str) -> Any:
     x = draw(arrays(dtype, [s for s in SHAPES if s and 0 not in s]))
     axis = draw(st.integers(-x.ndim, x.ndim - 1))
     size = x.shape[axis]
-    return (x, draw(hnp.arrays("int64", x.shape, elements=st.integers(0, size - 1)))), {"axis": axis}
+    return (x, draw(hnp.arrays("int64", x.shape, elements=st.integers(0, size - 1)))), {
+        "axis": axis
+    }
 
 
 @st.composite
 def searched(draw: Any, dtype: str) -> Any:
     x = np.sort(draw(arrays(dtype, [(1,), (4,), (6,)], special=False)))
-    return (x, draw(arrays(dtype, special=False))), {"side": draw(st.sampled_from(["left", "right"]))}
+    return (x, draw(arrays(dtype, special=False))), {
+        "side": draw(st.sampled_from(["left", "right"]))
+    }
 
 
 @st.composite
@@ -263,7 +305,15 @@ def unary_with_axes(draw: Any, dtype: str) -> Any:
 
 @st.composite
 def matrices(draw: Any, dtype: str) -> Any:
-    pairs = [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 2)), ((2, 2, 3), (3, 2)), ((1, 2, 3), (4, 3, 1)), ((2, 0), (0, 3))]
+    pairs = [
+        ((3,), (3,)),
+        ((2, 3), (3,)),
+        ((3,), (3, 4)),
+        ((2, 3), (3, 2)),
+        ((2, 2, 3), (3, 2)),
+        ((1, 2, 3), (4, 3, 1)),
+        ((2, 0), (0, 3)),
+    ]
     a, b = draw(st.sampled_from(pairs))
     limits = {"special": False, "low": -3, "high": 3}
     return (draw(arrays(dtype, [a], **limits)), draw(arrays(dtype, [b], **limits))), {}
@@ -309,10 +359,16 @@ def _add(names: str, kind: str, strategy: Any) -> None:
 
 _add("acos acosh asin asinh atan atanh cos cosh exp expm1 log log1p log2 log10 sin sinh sqrt tan tanh "
      "reciprocal signbit", "float", unary)  # fmt: skip
-_add("abs negative sign square positive ceil floor trunc round isfinite isinf isnan real conj", "numeric", unary)
+_add(
+    "abs negative sign square positive ceil floor trunc round isfinite isinf isnan real conj",
+    "numeric",
+    unary,
+)
 _add("bitwise_invert", "bits", unary)
 _add("logical_not", "bool", unary)
-_add("add subtract multiply maximum minimum less less_equal greater greater_equal", "numeric", binary)
+_add(
+    "add subtract multiply maximum minimum less less_equal greater greater_equal", "numeric", binary
+)
 _add("equal not_equal", "any", binary)
 _add("divide atan2 hypot copysign nextafter logaddexp", "float", binary)
 _add("bitwise_and bitwise_or bitwise_xor", "bits", binary)

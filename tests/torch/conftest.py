@@ -28,8 +28,17 @@ ONLY_IN_FULL = {
     "test_threads.py::test_a_stated_number_has_threads_of_its_own",
 }
 # Modules whose parametrised tests run one of so many cases.
-ONE_OF = {"test_aliases.py": 2, "test_backend.py": 2, "test_bags.py": 2, "test_complex.py": 2, "test_control.py": 2,
-          "test_data_sizes.py": 2, "test_linalg.py": 3, "test_mixed_types.py": 2, "test_quantised.py": 3}
+ONE_OF = {
+    "test_aliases.py": 2,
+    "test_backend.py": 2,
+    "test_bags.py": 2,
+    "test_complex.py": 2,
+    "test_control.py": 2,
+    "test_data_sizes.py": 2,
+    "test_linalg.py": 3,
+    "test_mixed_types.py": 2,
+    "test_quantised.py": 3,
+}
 
 collect_ignore_glob = []
 if importlib.util.find_spec("torch") is None:
@@ -37,7 +46,9 @@ if importlib.util.find_spec("torch") is None:
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all-models", action="store_true", default=FULL, help="all configurations of models.py")
+    parser.addoption(
+        "--all-models", action="store_true", default=FULL, help="all configurations of models.py"
+    )
 
 
 def pytest_configure(config):
@@ -58,7 +69,11 @@ def in_part(item, seen):
 
 def pytest_collection_modifyitems(config, items):
     seen = {}
-    rest = [item for item in items if item.get_closest_marker("all_models") and not config.getoption("--all-models")]
+    rest = [
+        item
+        for item in items
+        if item.get_closest_marker("all_models") and not config.getoption("--all-models")
+    ]
     if PART:
         rest += [item for item in items if item not in rest and not in_part(item, seen)]
     gone = set(rest)
@@ -73,7 +88,9 @@ def pytest_sessionfinish(session, exitstatus):
 
 def pytest_terminal_summary(terminalreporter):
     if collect_ignore_glob:
-        terminalreporter.write_line("skipped: PyTorch is not installed (scripts/packages.sh: torch_environment)")
+        terminalreporter.write_line(
+            "skipped: PyTorch is not installed (scripts/packages.sh: torch_environment)"
+        )
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,9 @@ CHANGING = {
     "full": lambda x, y, s: torch.full((3,), s) + x[:3],
     "where": lambda x, y, s: torch.where(x > 0, x, s),
     "masked fill": lambda x, y, s: x.masked_fill(x > 0, s),
-    "matrix factors": lambda x, y, s: torch.addmm(x.reshape(4, 4), y.reshape(4, 4), x.reshape(4, 4), beta=s, alpha=s),
+    "matrix factors": lambda x, y, s: torch.addmm(
+        x.reshape(4, 4), y.reshape(4, 4), x.reshape(4, 4), beta=s, alpha=s
+    ),
     "factor and bound": lambda x, y, s: (x * s).clamp(max=s * 2),
     "numbers of numbers": lambda x, y, s: x * (1 - 0.9**s) + math.sqrt(s),
     "masked scale": lambda x, y, s: torch.where(x > s, x * s, y / s),

@@ -21,8 +21,21 @@ def pixels(size=32):
     return torch.randn(2, 3, size, size)
 
 
-SMALL = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=100)
-VISION = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8)
+SMALL = dict(
+    hidden_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=128,
+    vocab_size=100,
+)
+VISION = dict(
+    hidden_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=128,
+    image_size=32,
+    patch_size=8,
+)
 HALVES = dict(d_model=64, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
               encoder_ffn_dim=128, decoder_ffn_dim=128, vocab_size=100)  # fmt: skip
 
@@ -39,7 +52,14 @@ def tensors(result):
 def without_chance(net):
     """The network with nothing at random, so that two runs agree."""
     for module in net.modules():
-        for name in ("p", "dropout", "attention_dropout", "attn_dropout", "activation_dropout", "dropout_p"):
+        for name in (
+            "p",
+            "dropout",
+            "attention_dropout",
+            "attn_dropout",
+            "activation_dropout",
+            "dropout_p",
+        ):
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
     return net
@@ -77,7 +97,9 @@ def electra():
 
 @model
 def deberta():
-    config = T.DebertaV2Config(**SMALL, relative_attention=True, pos_att_type=["p2c", "c2p"], max_relative_positions=64)
+    config = T.DebertaV2Config(
+        **SMALL, relative_attention=True, pos_att_type=["p2c", "c2p"], max_relative_positions=64
+    )
     return T.DebertaV2Model(config), dict(input_ids=ids())
 
 
@@ -125,7 +147,14 @@ def phi():
 
 @model
 def opt():
-    config = T.OPTConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=128, vocab_size=100, word_embed_proj_dim=64)
+    config = T.OPTConfig(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        ffn_dim=128,
+        vocab_size=100,
+        word_embed_proj_dim=64,
+    )
     return T.OPTForCausalLM(config), dict(input_ids=ids(), use_cache=False)
 
 
@@ -150,13 +179,17 @@ def mamba():
 @model
 def t5():
     config = T.T5Config(d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=100)
-    return T.T5ForConditionalGeneration(config), dict(input_ids=ids(), decoder_input_ids=ids(2, 8), use_cache=False)
+    return T.T5ForConditionalGeneration(config), dict(
+        input_ids=ids(), decoder_input_ids=ids(2, 8), use_cache=False
+    )
 
 
 @model
 def bart():
     config = T.BartConfig(**HALVES)
-    return T.BartForConditionalGeneration(config), dict(input_ids=ids(), decoder_input_ids=ids(2, 8), use_cache=False)
+    return T.BartForConditionalGeneration(config), dict(
+        input_ids=ids(), decoder_input_ids=ids(2, 8), use_cache=False
+    )
 
 
 @model
@@ -167,7 +200,15 @@ def vit():
 
 @model
 def swin():
-    config = T.SwinConfig(image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4, drop_path_rate=0.0)
+    config = T.SwinConfig(
+        image_size=32,
+        patch_size=2,
+        embed_dim=16,
+        depths=[2, 2],
+        num_heads=[2, 4],
+        window_size=4,
+        drop_path_rate=0.0,
+    )
     return T.SwinModel(config), dict(pixel_values=pixels())
 
 
@@ -185,25 +226,68 @@ def resnet():
 
 @model
 def clip():
-    config = T.CLIPConfig(text_config=dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=100, eos_token_id=2), vision_config=dict(**VISION), projection_dim=32)
+    config = T.CLIPConfig(
+        text_config=dict(
+            hidden_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=128,
+            vocab_size=100,
+            eos_token_id=2,
+        ),
+        vision_config=dict(**VISION),
+        projection_dim=32,
+    )
     return T.CLIPModel(config), dict(input_ids=ids(), pixel_values=pixels())
 
 
 @model
 def whisper():
-    config = T.WhisperConfig(**HALVES, num_mel_bins=16, max_source_positions=32, pad_token_id=0, decoder_start_token_id=1, bos_token_id=1, eos_token_id=2)
-    return T.WhisperModel(config), dict(input_features=torch.randn(2, 16, 64), decoder_input_ids=ids(2, 8), use_cache=False)
+    config = T.WhisperConfig(
+        **HALVES,
+        num_mel_bins=16,
+        max_source_positions=32,
+        pad_token_id=0,
+        decoder_start_token_id=1,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return T.WhisperModel(config), dict(
+        input_features=torch.randn(2, 16, 64), decoder_input_ids=ids(2, 8), use_cache=False
+    )
 
 
 @model
 def wav2vec2():
-    config = T.Wav2Vec2Config(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, conv_dim=(16, 16), conv_stride=(4, 4), conv_kernel=(8, 4), num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=4, mask_time_prob=0.0, layerdrop=0.0, apply_spec_augment=False)
+    config = T.Wav2Vec2Config(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        conv_dim=(16, 16),
+        conv_stride=(4, 4),
+        conv_kernel=(8, 4),
+        num_conv_pos_embeddings=8,
+        num_conv_pos_embedding_groups=4,
+        mask_time_prob=0.0,
+        layerdrop=0.0,
+        apply_spec_augment=False,
+    )
     return T.Wav2Vec2Model(config), dict(input_values=torch.randn(2, 800))
 
 
 @model
 def segformer():
-    config = T.SegformerConfig(hidden_sizes=[16, 32], num_encoder_blocks=2, depths=[1, 1], num_attention_heads=[1, 2], sr_ratios=[2, 1], patch_sizes=[7, 3], strides=[4, 2], mlp_ratios=[2, 2])
+    config = T.SegformerConfig(
+        hidden_sizes=[16, 32],
+        num_encoder_blocks=2,
+        depths=[1, 1],
+        num_attention_heads=[1, 2],
+        sr_ratios=[2, 1],
+        patch_sizes=[7, 3],
+        strides=[4, 2],
+        mlp_ratios=[2, 2],
+    )
     return T.SegformerModel(config), dict(pixel_values=pixels())
 
 
@@ -221,5 +305,7 @@ def deit():
 
 @model
 def falcon():
-    config = T.FalconConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=100)
+    config = T.FalconConfig(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=100
+    )
     return T.FalconForCausalLM(config), dict(input_ids=ids(), use_cache=False)

@@ -26,7 +26,10 @@ def as_close(got: list, expected: list, exact: list) -> bool:
         if not isinstance(b, torch.Tensor) or not b.is_floating_point():
             if _one(a, b, _values):
                 return False
-        elif b.numel() and not (a.double() - x).abs().max() <= 2 * (b.double() - x).abs().max() + 1e-6:
+        elif (
+            b.numel()
+            and not (a.double() - x).abs().max() <= 2 * (b.double() - x).abs().max() + 1e-6
+        ):
             return False
     return True
 
@@ -58,7 +61,11 @@ def _picked(x: torch.Tensor, a, b) -> str:
     for dim in range(x.dim()):
         for spread in (lambda t: t, lambda t: t.unsqueeze(dim)):
             mine, theirs = spread(a), spread(b)
-            fits = mine.dim() == x.dim() and max(mine.max(), theirs.max()) < x.shape[dim] and mine.min() >= 0
+            fits = (
+                mine.dim() == x.dim()
+                and max(mine.max(), theirs.max()) < x.shape[dim]
+                and mine.min() >= 0
+            )
             if fits and not _values(x.gather(dim, mine), x.gather(dim, theirs)):
                 return ""
     return "other numbers"
@@ -82,7 +89,9 @@ def _one(a, b, compare) -> str:
     a, b = a.detach(), b.detach()
     if b.layout is not torch.strided:
         a, b = a.to_dense(), b.to_dense()
-    return compare(a.resolve_conj().resolve_neg(), b.resolve_conj().resolve_neg()) if b.numel() else ""
+    return (
+        compare(a.resolve_conj().resolve_neg(), b.resolve_conj().resolve_neg()) if b.numel() else ""
+    )
 
 
 def _values(a, b) -> str:
@@ -108,8 +117,14 @@ def _moments(a, b) -> str:
     if b.is_complex():
         return _moments(torch.view_as_real(a), torch.view_as_real(b))
     a, b = a.double(), b.double()
-    if not torch.equal(a.isfinite().all(), b.isfinite().all()) or b.numel() < 64 or not b.isfinite().all():
+    if (
+        not torch.equal(a.isfinite().all(), b.isfinite().all())
+        or b.numel() < 64
+        or not b.isfinite().all()
+    ):
         return ""
     error = (b.std() + a.std()) / b.numel() ** 0.5
     apart = (a.mean() - b.mean()).abs()
-    return "" if apart <= 6 * error + 1e-9 else f"a mean of {a.mean():.3g} instead of {b.mean():.3g}"
+    return (
+        "" if apart <= 6 * error + 1e-9 else f"a mean of {a.mean():.3g} instead of {b.mean():.3g}"
+    )

@@ -65,7 +65,9 @@ def _run_child(state: State, jobs, samples):
     mine.close()
     if begun is not None:
         hung = child.exitcode == -signal.SIGXCPU
-        reason = f"{SECONDS} s of processor time" if hung else f"the process ended with {child.exitcode}"
+        reason = (
+            f"{SECONDS} s of processor time" if hung else f"the process ended with {child.exitcode}"
+        )
         state.add(begun, "hang" if hung else "crash", reason)
     elif child.exitcode:  # between samples: making them ended the process
         done += 1

@@ -11,6 +11,10 @@ import logging
 import warnings
 
 import torch
+from opdb_compare import as_close, difference, is_random_difference, svd_difference, tie_difference
+from tenon.torch.decompositions.table import table
+from tenon.torch.program.options import Options
+from tenon.torch.program.partitioner import compile_graph
 from torch._functorch.aot_autograd import aot_function
 from torch._functorch.compilers import nop
 from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -19,18 +23,19 @@ from torch.testing._internal import common_methods_invocations as definitions
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-from tenon.torch.decompositions.table import table
-from tenon.torch.program.options import Options
-from tenon.torch.program.partitioner import compile_graph
-
-from opdb_compare import as_close, difference, is_random_difference, svd_difference, tie_difference
-
 ENTRIES = {(f"{o.name}/{o.variant_test_name}" if o.variant_test_name else o.name): o for o in op_db}
 DTYPES = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
 # The same numbers in every call, by a seed of the database's own, would hide that they are random.
 definitions.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
 # Their values are whatever was in memory.
-UNDEFINED = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
+UNDEFINED = (
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "empty_permuted",
+    "new_empty",
+    "new_empty_strided",
+)
 # Of equal elements, any may be meant.
 TIES = ("sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode")
 # Their vectors have free signs, on which gradients depend. The database has a function of the results
@@ -45,7 +50,11 @@ def supports(op, dtype: str) -> bool:
 
 def has_gradient(entry: str, dtype: str) -> bool:
     op = ENTRIES[entry]
-    return op.supports_autograd and dtype == "float32" and DTYPES[dtype] in op.supported_backward_dtypes("cpu")
+    return (
+        op.supports_autograd
+        and dtype == "float32"
+        and DTYPES[dtype] in op.supported_backward_dtypes("cpu")
+    )
 
 
 def samples(entry: str, dtype: str, most: int):
@@ -125,7 +134,9 @@ def verdict(entry: str, sample, way: str) -> tuple[str, str]:
         return "untraced", problem
     if not why:
         return "tenon", ""
-    return ("mixed" if any(c.partitions for c in made) and not _warnings.lines else "torch"), " | ".join(why)
+    return (
+        "mixed" if any(c.partitions for c in made) and not _warnings.lines else "torch"
+    ), " | ".join(why)
 
 
 def _with_v(entry: str, results: list) -> list:
@@ -181,7 +192,9 @@ class _Call:
     def _run(self, function):
         tensors = self._tensors()
         torch.manual_seed(1)
-        results = [r for r in pytree.tree_leaves(self.of_results(function(*tensors))) if r is not None]
+        results = [
+            r for r in pytree.tree_leaves(self.of_results(function(*tensors))) if r is not None
+        ]
         if not self.backward:
             return [*results, *tensors]
         return [*(_detached(r) for r in results), *self._gradients(results, tensors)]

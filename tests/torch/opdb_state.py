@@ -31,7 +31,10 @@ class State:
         for line in lines:
             parts = line.split("\t")
             if len(parts) == 6 and parts[3].isdigit():
-                self.verdicts[Key(parts[0], parts[1], parts[2], int(parts[3]))] = (parts[4], parts[5])
+                self.verdicts[Key(parts[0], parts[1], parts[2], int(parts[3]))] = (
+                    parts[4],
+                    parts[5],
+                )
 
     def add(self, key: Key, verdict: str, reason: str) -> None:
         self.verdicts[key] = (verdict, reason)

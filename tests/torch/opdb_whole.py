@@ -50,7 +50,12 @@ def _digest(here: pathlib.Path) -> str:
     package = pathlib.Path(tenon.__file__).parent
     libraries = package.parent.parent / "lib"
     files = [*package.rglob("*.py"), *package.glob("*.so"), *here.glob("opdb*.py")]
-    files += [f for pattern in ("libtenon.so", "tenon/plugins.d/*") for f in libraries.glob(pattern) if f.is_file()]
+    files += [
+        f
+        for pattern in ("libtenon.so", "tenon/plugins.d/*")
+        for f in libraries.glob(pattern)
+        if f.is_file()
+    ]
     made = hashlib.sha256(torch.__version__.encode())
     for file in sorted(files):
         made.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())

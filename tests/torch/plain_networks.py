@@ -32,7 +32,9 @@ def linear(sizes, between=nn.ReLU):
 
 
 def convolution(inputs, outputs, stride=1):
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU())
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()
+    )
 
 
 @network
@@ -43,7 +45,9 @@ def perceptron():
 @network
 def convolutions():
     head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
-    return nn.Sequential(convolution(3, 16), nn.MaxPool2d(2), convolution(16, 32), head), (torch.randn(2, 3, 16, 16),)
+    return nn.Sequential(convolution(3, 16), nn.MaxPool2d(2), convolution(16, 32), head), (
+        torch.randn(2, 3, 16, 16),
+    )
 
 
 @network
@@ -53,7 +57,13 @@ def residual():
         x = x + parts["first"](x)
         return F.relu(parts["down"](x) + parts["second"](x)).mean((2, 3))
 
-    net = Call(f, stem=convolution(3, 16), first=convolution(16, 16), second=convolution(16, 32, 2), down=nn.Conv2d(16, 32, 1, 2))
+    net = Call(
+        f,
+        stem=convolution(3, 16),
+        first=convolution(16, 16),
+        second=convolution(16, 32, 2),
+        down=nn.Conv2d(16, 32, 1, 2),
+    )
     return net, (torch.randn(2, 3, 16, 16),)
 
 
@@ -65,7 +75,15 @@ def unet():
         up = F.interpolate(narrow, scale_factor=2, mode="bilinear", align_corners=False)
         return parts["out"](torch.cat([wide, up], 1))
 
-    net = Call(f, **{"in": convolution(1, 8), "down": convolution(8, 16, 2), "middle": convolution(16, 16), "out": nn.Conv2d(24, 1, 1)})
+    net = Call(
+        f,
+        **{
+            "in": convolution(1, 8),
+            "down": convolution(8, 16, 2),
+            "middle": convolution(16, 16),
+            "out": nn.Conv2d(24, 1, 1),
+        },
+    )
     return net, (torch.randn(2, 1, 16, 16),)
 
 
@@ -98,9 +116,13 @@ def autoencoder():
 
     def f(parts, x):
         mean, spread = parts["encoder"](x).chunk(2, -1)
-        return torch.sigmoid(parts["decoder"](mean)), (1 + spread - mean.square() - spread.exp()).sum(-1)
+        return torch.sigmoid(parts["decoder"](mean)), (
+            1 + spread - mean.square() - spread.exp()
+        ).sum(-1)
 
-    return Call(f, encoder=linear((48, 64, 16), nn.GELU), decoder=linear((8, 64, 48), nn.GELU)), (torch.randn(5, 48),)
+    return Call(f, encoder=linear((48, 64, 16), nn.GELU), decoder=linear((8, 64, 48), nn.GELU)), (
+        torch.randn(5, 48),
+    )
 
 
 @network

@@ -21,7 +21,11 @@ class Residual(nn.Module):
 class Branches(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem, self.one, self.three = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 4, 1), nn.Conv2d(8, 4, 3, padding=1)
+        self.stem, self.one, self.three = (
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.Conv2d(8, 4, 1),
+            nn.Conv2d(8, 4, 3, padding=1),
+        )
         self.last = nn.Conv2d(16, 6, 1)
 
     def forward(self, x):
@@ -50,7 +54,11 @@ class Encoder(nn.Module):
 class Text(nn.Module):
     def __init__(self):
         super().__init__()
-        self.words, self.inner, self.out = nn.Embedding(50, 32), nn.Linear(32, 64), nn.Linear(64, 32)
+        self.words, self.inner, self.out = (
+            nn.Embedding(50, 32),
+            nn.Linear(32, 64),
+            nn.Linear(64, 32),
+        )
 
     def forward(self, x):
         return torch.softmax(self.out(F.relu(self.inner(self.words(x).mean(1)))), -1)
@@ -71,7 +79,13 @@ def mobile():
 
 
 def upsampling():
-    return nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Upsample(scale_factor=2), nn.Conv2d(8, 2, 3, padding=1), nn.Tanh())
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, 2, 1),
+        nn.ReLU(),
+        nn.Upsample(scale_factor=2),
+        nn.Conv2d(8, 2, 3, padding=1),
+        nn.Tanh(),
+    )
 
 
 NETWORKS = {
@@ -113,7 +127,9 @@ def _x86(**given):
     def quantizer():
         from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-        return x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config(**given))
+        return x86.X86InductorQuantizer().set_global(
+            x86.get_default_x86_inductor_quantization_config(**given)
+        )
 
     return quantizer
 
@@ -151,6 +167,12 @@ FLOWS = {
     "dynamic": _pt2e(_x86(is_dynamic=True)),
     "weights_8": _weights(lambda ao: ao.Int8WeightOnlyConfig()),
     "dynamic_8": _weights(lambda ao: ao.Int8DynamicActivationInt8WeightConfig()),
-    "weights_4": _weights(lambda ao: ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(8))),
-    "dynamic_8_weights_4": _weights(lambda ao: ao.Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=ao.PerGroup(8))),
+    "weights_4": _weights(
+        lambda ao: ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(8))
+    ),
+    "dynamic_8_weights_4": _weights(
+        lambda ao: ao.Int8DynamicActivationIntxWeightConfig(
+            weight_dtype=torch.int4, weight_granularity=ao.PerGroup(8)
+        )
+    ),
 }

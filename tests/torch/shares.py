@@ -83,7 +83,9 @@ def measured(name, make) -> Share:
     return made
 
 
-def _encoder_layer_flops(src, embed_dim, heads, qkv, qkv_bias, proj, proj_bias, *rest, out_val=None):
+def _encoder_layer_flops(
+    src, embed_dim, heads, qkv, qkv_bias, proj, proj_bias, *rest, out_val=None
+):
     """Its products, whose inner operators do not pass the dispatcher: torch has no formula for it."""
     wide = rest[7].shape[0]
     batch, length = src.shape[:2]
@@ -158,7 +160,9 @@ def difference(a, b) -> float:
         return 0.0
     a, b = a.double(), b.double()
     finite = b.isfinite()
-    if not torch.allclose(a.where(~a.isfinite(), 0), b.where(~finite, 0), rtol=0, atol=0, equal_nan=True):
+    if not torch.allclose(
+        a.where(~a.isfinite(), 0), b.where(~finite, 0), rtol=0, atol=0, equal_nan=True
+    ):
         return float("inf")
     if not finite.any():
         return 0.0
@@ -186,7 +190,9 @@ def main():
         )
     if found:
         whole = sum(m.flops for m in found)
-        print(f"{len(found)} networks, {sum(m.graphs == 1 for m in found)} of one graph, {100 - 100 * sum(m.in_torch for m in found) / max(whole, 1):.2f} % of all flops in Tenon")
+        print(
+            f"{len(found)} networks, {sum(m.graphs == 1 for m in found)} of one graph, {100 - 100 * sum(m.in_torch for m in found) / max(whole, 1):.2f} % of all flops in Tenon"
+        )
     if given.json:
         with open(given.json, "w", encoding="utf-8") as file:
             json.dump([dataclasses.asdict(m) | {"share": m.share} for m in found], file, indent=1)

@@ -3,10 +3,9 @@
 import logging
 
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from conftest import close
-
-import tenon.torch  # noqa: F401
 
 
 def compiled(f, **options):

@@ -55,7 +55,11 @@ def printed(tmp_path):
     def printed(program, *arguments):
         environment = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
         done = subprocess.run(
-            [sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True, check=False
+            [sys.executable, "-c", program, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0 and "unable" not in done.stderr, done.stderr
         return done.stdout.split()

@@ -4,12 +4,11 @@ import copy
 import logging
 
 import pytest
+import tenon
+import tenon.torch
 import torch
 from conftest import close, train
 from torch import nn
-
-import tenon
-import tenon.torch
 
 
 def compiled(f, **options):
@@ -40,7 +39,9 @@ def test_training(graphs):
     x, t = torch.randn(4, 16), torch.randint(0, 10, (4,))
     losses = train(mlp(), lambda net: nn.functional.cross_entropy(net(x), t), steps=20)
     assert losses[-1][0] < losses[0][0]
-    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.unsupported for g in graphs)
+    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(
+        g.unsupported for g in graphs
+    )
 
 
 def test_double_precision():
@@ -69,7 +70,10 @@ def test_convolutions_train():
 )  # fmt: skip
 def test_pools_and_normalised_weights_train(pool, graphs):
     convolution = torch.nn.utils.parametrizations.weight_norm(nn.Conv2d(2, 3, 3))
-    net, x = nn.Sequential(convolution, pool).double(), torch.randn(2, 2, 10, 10, dtype=torch.float64)
+    net, x = (
+        nn.Sequential(convolution, pool).double(),
+        torch.randn(2, 2, 10, 10, dtype=torch.float64),
+    )
     weights = torch.randn_like(net(x)).detach()
     train(net, lambda net: (net(x) * weights).square().sum(), 3, tolerance=1e-9)
     assert not any(g.unsupported for g in graphs)
@@ -106,7 +110,9 @@ def test_strides_and_views(f):
     close(compiled(f)(x), f(x))
 
 
-@pytest.mark.parametrize("result", [lambda y: y.exp(), lambda y: y.exp().transpose(1, 2).reshape(3, -1, 10)])
+@pytest.mark.parametrize(
+    "result", [lambda y: y.exp(), lambda y: y.exp().transpose(1, 2).reshape(3, -1, 10)]
+)
 def test_the_order_of_memory_with_a_halved_size(result):
     """torch steps over an axis of n // 2 as over one of max(1, n // 2): such results had another order in memory,
     of which a call could not make the views that the graph ends with."""
@@ -140,7 +146,9 @@ def test_inputs_that_are_handed_through():
     assert a is y and c is x
 
 
-@pytest.mark.parametrize("view", [lambda x: x.t(), lambda x: x[1:3], lambda x: x[:, 1], lambda x: x.expand(2, 4, 6)])
+@pytest.mark.parametrize(
+    "view", [lambda x: x.t(), lambda x: x[1:3], lambda x: x[:, 1], lambda x: x.expand(2, 4, 6)]
+)
 def test_strided_inputs(view):
     x = view(torch.randn(4, 6))
     f = lambda x: (x.sum(-1), x * x)  # noqa: E731
@@ -157,7 +165,11 @@ def test_mutation():
     b = [v.clone() for v in a]
     version = a[0]._version
     close(compiled(f)(*a), f(*b))
-    close(a, [b[0], b[1].as_strided((3,), a[1].stride()) if a[1].stride() != b[1].stride() else b[1]][:1] + [a[1]])
+    close(
+        a,
+        [b[0], b[1].as_strided((3,), a[1].stride()) if a[1].stride() != b[1].stride() else b[1]][:1]
+        + [a[1]],
+    )
     assert torch.equal(a[1], b[1]) and a[0]._version > version
 
 
@@ -206,8 +218,12 @@ def test_operators_without_mapping_stay_in_torch(graphs, caplog):
         x = torch.randn(4, 4)
         close(compiled(f)(x), f(x))
     (graph,) = graphs
-    assert len(graph.partitions) == 2 and list(graph.unsupported) == ["aten.linalg_matrix_exp.default"]
-    assert "aten.linalg_matrix_exp.default stays in torch: the operator has no mapping" in caplog.text
+    assert len(graph.partitions) == 2 and list(graph.unsupported) == [
+        "aten.linalg_matrix_exp.default"
+    ]
+    assert (
+        "aten.linalg_matrix_exp.default stays in torch: the operator has no mapping" in caplog.text
+    )
 
 
 def test_complex_numbers_on_the_way():
@@ -225,7 +241,10 @@ def test_indices_out_of_range_raise():
 def test_options(graphs):
     net, x = mlp().eval(), torch.randn(2, 16)
     with torch.no_grad():
-        close(compiled(net, options={"freezing": True, "device": "cpu", "deterministic": True})(x), net(x))
+        close(
+            compiled(net, options={"freezing": True, "device": "cpu", "deterministic": True})(x),
+            net(x),
+        )
         torch._dynamo.reset()
         close(compiled(net, options={"device": "reference"})(x), net(x))
     assert len(graphs[0].partitions[0].program.input_ports()) == 1  # parameters are constants
@@ -251,7 +270,10 @@ def test_values_that_options_have_not(given, message):
 def test_unknown_options():
     with pytest.raises(Exception, match="T0641.*'nope'.*freezing") as error:
         compiled(mlp(), options={"nope": 1})(torch.randn(2, 16))
-    assert isinstance(error.value.__cause__ or error.value, (tenon.UsageError, torch._dynamo.exc.BackendCompilerFailed))
+    assert isinstance(
+        error.value.__cause__ or error.value,
+        (tenon.UsageError, torch._dynamo.exc.BackendCompilerFailed),
+    )
 
 
 @pytest.mark.parametrize("options", [{"device": "nope"}, {"cpu.nope": "1"}])
@@ -303,7 +325,9 @@ def test_buffers_that_a_frozen_network_changes():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_random_numbers_stay_below_their_bound(dtype):
-    f = compiled(lambda: (torch.rand(200000, dtype=dtype), torch.empty(200000, dtype=dtype).uniform_(-1, 1)))
+    f = compiled(
+        lambda: (torch.rand(200000, dtype=dtype), torch.empty(200000, dtype=dtype).uniform_(-1, 1))
+    )
     for x, low in zip(f(), (0, -1)):
         assert x.dtype is dtype and low <= x.min() and x.max() < 1
         assert abs(x.float().mean() - (low + 1) / 2) < 0.01
@@ -350,7 +374,9 @@ def test_random_numbers_repeat():
     close(f(x), a)
     assert not torch.equal(a[0], b[0])
     assert 0.45 < a[0].mean() < 0.55 and 0.9 < a[1].mean() < 1.1 and abs(a[2].mean()) < 0.1
-    assert set(a[1].unique().tolist()) <= {0.0, 1 / 0.75} or torch.allclose(a[1].unique(), torch.tensor([0, 1 / 0.75]))
+    assert set(a[1].unique().tolist()) <= {0.0, 1 / 0.75} or torch.allclose(
+        a[1].unique(), torch.tensor([0, 1 / 0.75])
+    )
 
 
 def test_autocast():
@@ -368,7 +394,9 @@ def test_attention_trains():
 
         def forward(self, x):
             q, k, v = self.qkv(x).view(2, 5, 3, 4, 4).permute(2, 0, 3, 1, 4)
-            return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).square().mean()
+            return (
+                nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).square().mean()
+            )
 
     x = torch.randn(2, 5, 16)
     train(Attend(), lambda net: net(x))
@@ -437,7 +465,12 @@ def test_without_importing(tmp_path):
     import sys
 
     code = "import tenon, sys; assert 'torch' not in sys.modules; tenon.devices; print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "False\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -445,17 +478,39 @@ def test_without_importing(tmp_path):
     [
         (lambda a, b: a // b, (torch.tensor([4, 5]), torch.tensor([1, 0])), "ZeroDivision"),
         (lambda a, b: a % b, (torch.tensor([4, 5]), torch.tensor([1, 0])), "ZeroDivision"),
-        (lambda a, b: torch.fmod(a, b), (torch.tensor([4, 5]), torch.tensor([1, 0])), "ZeroDivision"),
-        (lambda a, b: torch.div(a, b, rounding_mode="trunc"), (torch.tensor([4]), torch.tensor([0])), "ZeroDivision"),
+        (
+            lambda a, b: torch.fmod(a, b),
+            (torch.tensor([4, 5]), torch.tensor([1, 0])),
+            "ZeroDivision",
+        ),
+        (
+            lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+            (torch.tensor([4]), torch.tensor([0])),
+            "ZeroDivision",
+        ),
         (lambda a: a // 0, (torch.tensor([4]),), "ZeroDivision"),
         (lambda a: nn.functional.one_hot(a, 5), (torch.tensor([1, 7]),), "num_classes"),
         (lambda a: nn.functional.one_hot(a, 5), (torch.tensor([1, -1]),), "negative|non-negative"),
-        (lambda a: nn.functional.one_hot(input=a, num_classes=5), (torch.tensor([1, 7]),), "num_classes"),
         (
-            lambda a: torch.cond(a.sum() > 0, lambda a: nn.functional.one_hot(a, 5), lambda a: nn.functional.one_hot(-a, 5), (a,)),
-            (torch.tensor([1, 7]),), "num_classes",
+            lambda a: nn.functional.one_hot(input=a, num_classes=5),
+            (torch.tensor([1, 7]),),
+            "num_classes",
         ),
-        (lambda x, m, s: x.masked_scatter(m, s), (torch.zeros(5), torch.ones(5, dtype=torch.bool), torch.ones(3)), "source"),
+        (
+            lambda a: torch.cond(
+                a.sum() > 0,
+                lambda a: nn.functional.one_hot(a, 5),
+                lambda a: nn.functional.one_hot(-a, 5),
+                (a,),
+            ),
+            (torch.tensor([1, 7]),),
+            "num_classes",
+        ),
+        (
+            lambda x, m, s: x.masked_scatter(m, s),
+            (torch.zeros(5), torch.ones(5, dtype=torch.bool), torch.ones(3)),
+            "source",
+        ),
     ],
 )
 def test_values_that_eager_mode_refuses_are_refused(f, args, error):
@@ -466,9 +521,18 @@ def test_values_that_eager_mode_refuses_are_refused(f, args, error):
 
 def test_values_that_eager_mode_takes(graphs):
     def f(a, b, m):
-        return a // b, a % b, nn.functional.one_hot(b, 5), torch.zeros(4).masked_scatter(m, torch.ones(2))
+        return (
+            a // b,
+            a % b,
+            nn.functional.one_hot(b, 5),
+            torch.zeros(4).masked_scatter(m, torch.ones(2)),
+        )
 
-    args = (torch.tensor([[7, -7], [0, 3]]), torch.tensor([2, 3]), torch.tensor([True, False, False, True]))
+    args = (
+        torch.tensor([[7, -7], [0, 3]]),
+        torch.tensor([2, 3]),
+        torch.tensor([True, False, False, True]),
+    )
     close(compiled(f)(*args), f(*args))
     assert not any(g.unsupported for g in graphs)
 
@@ -498,7 +562,9 @@ def test_attention_in_blocks_of_queries(masked, graphs):
 
 def test_a_range_of_whole_numbers_from_fractions(graphs):
     def f(x):
-        return torch.arange(2.1, -2.9, -1.0, dtype=torch.int64) + x, torch.arange(0.5, 8.9, 2.6, dtype=torch.int32)
+        return torch.arange(2.1, -2.9, -1.0, dtype=torch.int64) + x, torch.arange(
+            0.5, 8.9, 2.6, dtype=torch.int32
+        )
 
     x = torch.arange(4)
     close(compiled(f)(x), f(x))
@@ -509,7 +575,11 @@ def test_whole_numbers_between_fractions(graphs):
     def f(x):
         more = [torch.linspace(4.9, -3.9, steps, dtype=torch.int32) for steps in (1, 7, 50)]
         more += [torch.logspace(0.9, x, 50, dtype=torch.int64), torch.logspace(0, x, 6)]
-        more += [torch.logspace(at, 1, steps, 2.5, dtype=torch.int64) for steps in (1, 2, 9) for at in (x, -0.7)]
+        more += [
+            torch.logspace(at, 1, steps, 2.5, dtype=torch.int64)
+            for steps in (1, 2, 9)
+            for at in (x, -0.7)
+        ]
         return torch.linspace(x, -3, 50, dtype=torch.int64), *more, torch.linspace(x, 5, 4)
 
     x = torch.tensor(4.3)
@@ -618,11 +688,15 @@ def test_a_step_of_an_optimizer_is_in_place(name, graphs):
         places, versions = [p.data_ptr() for p in mine], [p._version for p in mine]
         eager.step()
         step()
-        assert places == [p.data_ptr() for p in mine] and all(v < p._version for v, p in zip(versions, mine))
+        assert places == [p.data_ptr() for p in mine] and all(
+            v < p._version for v, p in zip(versions, mine)
+        )
     close(mine, theirs)
     (part,) = graphs[-1].partitions
     assert not graphs[-1].unsupported
-    assert part.program.last_counts()[3] < 100  # bytes that were copied out: at most counts of steps
+    assert (
+        part.program.last_counts()[3] < 100
+    )  # bytes that were copied out: at most counts of steps
 
 
 class Positions(nn.Module):
@@ -669,7 +743,9 @@ def test_linearize():
     close(f(x, t), x.cos() * t)
 
 
-@pytest.mark.parametrize("f", [lambda x: torch.sin(x) * x.prod(), lambda x: x.softmax(-1).log(), nn.GELU()])
+@pytest.mark.parametrize(
+    "f", [lambda x: torch.sin(x) * x.prod(), lambda x: x.softmax(-1).log(), nn.GELU()]
+)
 def test_a_second_backward_pass(f):
     """It was an error for each compiled function."""
     grads = []

@@ -3,11 +3,10 @@
 import threading
 
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from conftest import close
 from torch import nn
-
-import tenon.torch  # noqa: F401
 
 
 def compiled(f, **options):
@@ -72,7 +71,9 @@ def test_overlapping_memory_that_is_mutated():
 
     a, b = torch.zeros(3).expand(2, 3), torch.zeros(3).expand(2, 3)
     for run, x in ((f, b), (compiled(f), a)):
-        with pytest.raises(RuntimeError, match="more than one element|single memory location|overlap"):
+        with pytest.raises(
+            RuntimeError, match="more than one element|single memory location|overlap"
+        ):
             run(x)
 
 
@@ -209,7 +210,16 @@ def positive_number(x):
     return x * 2
 
 
-@pytest.mark.parametrize("f", [positive, positive_after_a_write, positive_next_to_torch, positive_in_a_branch, positive_number])
+@pytest.mark.parametrize(
+    "f",
+    [
+        positive,
+        positive_after_a_write,
+        positive_next_to_torch,
+        positive_in_a_branch,
+        positive_number,
+    ],
+)
 def test_assertions_are_checked(f, graphs):
     """They were dropped, and the call gave a result."""
     with torch._dynamo.config.patch(capture_scalar_outputs=True), torch.no_grad():

@@ -1,11 +1,10 @@
 """Bags of embeddings, forward and backward."""
 
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from conftest import close
 from torch.nn import functional as F
-
-import tenon.torch  # noqa: F401
 
 TABLE = torch.randn(10, 4, generator=torch.Generator().manual_seed(3))
 INDICES = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9])
@@ -33,7 +32,9 @@ def both(f, *args):
 @pytest.mark.parametrize("mode", MODES)
 def test_training(mode, padding, has_last, graphs):
     def f(table, indices, offsets):
-        return F.embedding_bag(indices, table, offsets, mode=mode, padding_idx=padding, include_last_offset=has_last)
+        return F.embedding_bag(
+            indices, table, offsets, mode=mode, padding_idx=padding, include_last_offset=has_last
+        )
 
     offsets = torch.tensor([0, 3, 3, 8]) if has_last else OFFSETS
     close(*both(f, TABLE, INDICES, offsets))
@@ -42,7 +43,9 @@ def test_training(mode, padding, has_last, graphs):
 
 def test_weights_of_samples(graphs):
     def f(table, weights):
-        return F.embedding_bag(INDICES, table, OFFSETS, mode="sum", per_sample_weights=weights, padding_idx=2)
+        return F.embedding_bag(
+            INDICES, table, OFFSETS, mode="sum", per_sample_weights=weights, padding_idx=2
+        )
 
     close(*both(f, TABLE, torch.randn(8)))
     in_tenon(graphs)
@@ -50,7 +53,12 @@ def test_weights_of_samples(graphs):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_bags_of_one_size(dtype, graphs):
-    close(*both(lambda table: F.embedding_bag(INDICES.view(2, 4), table, mode="mean"), TABLE.to(dtype)), 1e-2 if dtype is torch.bfloat16 else 1e-12)
+    close(
+        *both(
+            lambda table: F.embedding_bag(INDICES.view(2, 4), table, mode="mean"), TABLE.to(dtype)
+        ),
+        1e-2 if dtype is torch.bfloat16 else 1e-12,
+    )
     in_tenon(graphs)
 
 
@@ -59,8 +67,15 @@ def test_sizes_that_change(mode, graphs):
     f = lambda table, indices, offsets: F.embedding_bag(indices, table, offsets, mode=mode)  # noqa: E731
     g = torch.compile(f, backend="tenon")
     with torch.no_grad():
-        for count, offsets in ((8, OFFSETS), (5, torch.tensor([0, 1, 1, 4])), (7, torch.tensor([0, 0]))):
-            close(g(TABLE, INDICES[:count].int(), offsets.int()), f(TABLE, INDICES[:count].int(), offsets.int()))
+        for count, offsets in (
+            (8, OFFSETS),
+            (5, torch.tensor([0, 1, 1, 4])),
+            (7, torch.tensor([0, 0])),
+        ):
+            close(
+                g(TABLE, INDICES[:count].int(), offsets.int()),
+                f(TABLE, INDICES[:count].int(), offsets.int()),
+            )
     assert len(graphs) == 2
     in_tenon(graphs)
 
@@ -90,7 +105,10 @@ def test_nan_in_the_largest():
 def test_rows_that_are_too_long(norm, graphs):
     """The table is changed."""
     tables = [TABLE.clone(), TABLE.clone()]
-    f = lambda table: F.embedding_bag(INDICES, table, OFFSETS, mode="sum", max_norm=0.8, norm_type=norm)  # noqa: E731
+
+    def f(table):
+        return F.embedding_bag(INDICES, table, OFFSETS, mode="sum", max_norm=0.8, norm_type=norm)
+
     with torch.no_grad():
         close(torch.compile(f, backend="tenon")(tables[0]), f(tables[1]))
     close(*tables)

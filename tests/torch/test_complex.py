@@ -1,10 +1,9 @@
 """Complex numbers, Fourier transforms and linear algebra of torch, computed by us."""
 
 import pytest
+import tenon.torch  # noqa: F401  (the backend)
 import torch
 from conftest import close
-
-import tenon.torch  # noqa: F401  (the backend)
 
 
 def compiled(f):

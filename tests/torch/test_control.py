@@ -2,22 +2,28 @@
 
 # Reaches: frontends/torch
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from conftest import close
 from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch._higher_order_ops.map import map as mapped
 
-import tenon.torch  # noqa: F401
-
 
 def halved_until_small(x, w):
     return while_loop(
-        lambda i, x: x.abs().sum() > 0.01, lambda i, x: (i + 1, torch.tanh(x @ w) * 0.5), (torch.tensor(0), x)
+        lambda i, x: x.abs().sum() > 0.01,
+        lambda i, x: (i + 1, torch.tanh(x @ w) * 0.5),
+        (torch.tensor(0), x),
     )
 
 
 def seven_times(x, w):
-    return while_loop(lambda i, x: i < 7, lambda i, x: (i + 1, torch.tanh(x @ w)), (torch.tensor(0), x))[1] + 1
+    return (
+        while_loop(
+            lambda i, x: i < 7, lambda i, x: (i + 1, torch.tanh(x @ w)), (torch.tensor(0), x)
+        )[1]
+        + 1
+    )
 
 
 def recurrent(rows, w, first):
@@ -37,7 +43,9 @@ def each_row(rows, w):
 
 
 def running(rows):
-    return associative_scan(lambda a, b: a * b + a, rows.tanh() * 0.5, dim=0, combine_mode="generic")
+    return associative_scan(
+        lambda a, b: a * b + a, rows.tanh() * 0.5, dim=0, combine_mode="generic"
+    )
 
 
 def nested(rows, first):
@@ -87,7 +95,9 @@ def test_training(name, graphs):
         sum(t.sin().sum() for t in results).backward()
         made.append([t.grad for t in given])
     close(made[1], made[0])
-    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.unsupported for g in graphs)
+    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(
+        g.unsupported for g in graphs
+    )
 
 
 def summed_until(x, w):
@@ -98,10 +108,20 @@ def summed_until(x, w):
 
 
 def never(x, w):
-    return while_loop(lambda i, x: i < 0, lambda i, x: (i + 1, torch.tanh(x @ w)), (torch.tensor(0), x))[1] * 2
+    return (
+        while_loop(
+            lambda i, x: i < 0, lambda i, x: (i + 1, torch.tanh(x @ w)), (torch.tensor(0), x)
+        )[1]
+        * 2
+    )
 
 
-LOOPS = {"while": (halved_until_small, X), "counted": (seven_times, X), "several": (summed_until, X.abs() + 1), "never": (never, X)}
+LOOPS = {
+    "while": (halved_until_small, X),
+    "counted": (seven_times, X),
+    "several": (summed_until, X.abs() + 1),
+    "never": (never, X),
+}
 
 
 @pytest.mark.parametrize("name", sorted(LOOPS))
@@ -109,7 +129,9 @@ def test_gradients_of_loops_that_data_decides(name, graphs):
     """Their saved values have as many rows as there were steps, which data decides."""
     f, x = LOOPS[name]
     made = []
-    with torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+    with torch._dynamo.config.patch(
+        capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True
+    ):
         for run in (f, torch.compile(f, backend="tenon")):
             given = [t.clone().requires_grad_() for t in (x, W)]
             results = run(*given)
@@ -117,7 +139,9 @@ def test_gradients_of_loops_that_data_decides(name, graphs):
             sum(t.sin().sum() for t in results if t.is_floating_point()).backward()
             made.append([t.grad for t in given])
     close(made[1], made[0])
-    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.unsupported for g in graphs)
+    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(
+        g.unsupported for g in graphs
+    )
     assert all(len(g.partitions) == 1 for g in graphs)
 
 
@@ -130,19 +154,30 @@ def test_a_scan_of_any_length(graphs):
 
 def test_random_numbers_in_a_loop_stay_in_torch(graphs):
     def f(x):
-        return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x + torch.rand_like(x)), (torch.tensor(0), x))[1]
+        return while_loop(
+            lambda i, x: i < 3, lambda i, x: (i + 1, x + torch.rand_like(x)), (torch.tensor(0), x)
+        )[1]
 
     with torch.no_grad():
         y = torch.compile(f, backend="tenon")(torch.zeros(1000))
     assert 1.3 < y.mean() < 1.7 and y.std() > 0.3
-    assert any("random numbers" in reason for g in graphs for reasons in g.unsupported.values() for reason in reasons)
+    assert any(
+        "random numbers" in reason
+        for g in graphs
+        for reasons in g.unsupported.values()
+        for reason in reasons
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
 def test_common_divisors_take_as_many_steps_as_they_need(dtype, graphs):
     """Neighbours of Fibonacci's numbers take the most; 0, negative numbers, and sizes of another shape."""
-    a = torch.tensor([[0, 0, 12, -12], [7540113804746346429 if dtype is torch.int64 else 233, 5, 1, 96]]).to(dtype)
-    b = torch.tensor([[0, 8, 18, 18], [4660046610375530309 if dtype is torch.int64 else 144, -5, 7, 64]]).to(dtype)
+    a = torch.tensor(
+        [[0, 0, 12, -12], [7540113804746346429 if dtype is torch.int64 else 233, 5, 1, 96]]
+    ).to(dtype)
+    b = torch.tensor(
+        [[0, 8, 18, 18], [4660046610375530309 if dtype is torch.int64 else 144, -5, 7, 64]]
+    ).to(dtype)
     for operator in (torch.gcd, torch.lcm):
         compiled = torch.compile(operator, backend="tenon")
         close(compiled(a, b), operator(a, b))

@@ -1,10 +1,9 @@
 """Results whose size depends on data: places, masks, distinct values, counts, and numbers that are read from tensors."""
 
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from conftest import close
-
-import tenon.torch  # noqa: F401
 
 X = torch.tensor([[1.0, 0, 2, 0, 3], [1, 2, 3, 0, 0]])
 NONE = torch.zeros(2, 5)
@@ -14,12 +13,16 @@ NAN = float("nan")
 
 @pytest.fixture(autouse=True)
 def captured():
-    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+    with torch._dynamo.config.patch(
+        capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True
+    ):
         yield
 
 
 def in_tenon(graphs):
-    assert graphs and all(len(g.partitions) == 1 and not g.unsupported for g in graphs), [g.unsupported for g in graphs]
+    assert graphs and all(len(g.partitions) == 1 and not g.unsupported for g in graphs), [
+        g.unsupported for g in graphs
+    ]
 
 
 def alike(f, *calls, caplog=None):
@@ -99,8 +102,15 @@ TRAINED = {
     "one mask, written twice": (twice, X),
     "a value for each": (lambda x, v: put(x * 2, MASK, v) * x, X, torch.randn(4)),
     "masked_select": (lambda x: torch.masked_select(x, x > 1).sin(), X),
-    "masked_scatter": (lambda x, v: torch.masked_scatter(x.sin(), x > 1, v[v > -9] * 2), X, torch.randn(6)),
-    "repeat_interleave": (lambda x: torch.repeat_interleave(x, torch.tensor([3, 1]), dim=0).sin(), X),
+    "masked_scatter": (
+        lambda x, v: torch.masked_scatter(x.sin(), x > 1, v[v > -9] * 2),
+        X,
+        torch.randn(6),
+    ),
+    "repeat_interleave": (
+        lambda x: torch.repeat_interleave(x, torch.tensor([3, 1]), dim=0).sin(),
+        X,
+    ),
     "weighted": (lambda x: x.nonzero().sum() * x.sin(), X),
 }
 
@@ -159,7 +169,10 @@ def test_a_wrong_count_leaves_inputs_as_they_were():
             assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("f", [lambda x: torch.unique(x).nan_to_num(9), lambda x: torch.unique_consecutive(x).nan_to_num(9)])
+@pytest.mark.parametrize(
+    "f",
+    [lambda x: torch.unique(x).nan_to_num(9), lambda x: torch.unique_consecutive(x).nan_to_num(9)],
+)
 def test_nan_differs_from_itself(f):
     alike(f, (X,), (torch.tensor([[NAN, 1.0, NAN, NAN]]),))
 
@@ -223,9 +236,21 @@ def test_a_place_that_is_a_number(graphs):
 
 
 READ = {
-    "a size": (lambda x: torch.zeros(x.sum().item()), (torch.tensor([3, 1]),), (torch.tensor([0]),)),
-    "an operand": (lambda x: x.float() + x[0].item(), (torch.tensor([3, 1]),), (torch.tensor([-3, 2]),)),
-    "a result": (lambda x: (x.sum().item(), x + 1), (torch.tensor([3, 1]),), (torch.tensor([-3, 2]),)),
+    "a size": (
+        lambda x: torch.zeros(x.sum().item()),
+        (torch.tensor([3, 1]),),
+        (torch.tensor([0]),),
+    ),
+    "an operand": (
+        lambda x: x.float() + x[0].item(),
+        (torch.tensor([3, 1]),),
+        (torch.tensor([-3, 2]),),
+    ),
+    "a result": (
+        lambda x: (x.sum().item(), x + 1),
+        (torch.tensor([3, 1]),),
+        (torch.tensor([-3, 2]),),
+    ),
     "a place": (lambda x: x[x[0].item()] * 2, (torch.tensor([1, 7]),), (torch.tensor([-1, 7]),)),
 }
 
@@ -256,7 +281,9 @@ def test_sizes_that_are_read_may_be_bounded():
 def test_a_row_that_asks_for_a_number_of_data_stays_in_torch(graphs):
     """`roll` wants to know its size."""
     alike(lambda x: torch.roll(x[x > 0], 1), (X,), (torch.ones(3, 3),))
-    assert all("aten.roll.default" in g.unsupported for g in graphs) or not any(g.unsupported for g in graphs)
+    assert all("aten.roll.default" in g.unsupported for g in graphs) or not any(
+        g.unsupported for g in graphs
+    )
 
 
 def test_masks_in_an_exported_program(tmp_path):

@@ -5,10 +5,9 @@ import torch
 
 diffusers = pytest.importorskip("diffusers")
 
+import tenon.torch  # noqa: E402, F401
 from conftest import close  # noqa: E402
 from models import tensors  # noqa: E402
-
-import tenon.torch  # noqa: E402, F401
 
 
 def unet():
@@ -18,7 +17,10 @@ def unet():
         cross_attention_dim=32, attention_head_dim=8,
     )  # fmt: skip
     return net, dict(
-        sample=torch.randn(2, 4, 16, 16), timestep=torch.tensor([3, 7]), encoder_hidden_states=torch.randn(2, 5, 32), return_dict=False
+        sample=torch.randn(2, 4, 16, 16),
+        timestep=torch.tensor([3, 7]),
+        encoder_hidden_states=torch.randn(2, 5, 32),
+        return_dict=False,
     )
 
 
@@ -36,7 +38,10 @@ def transformer():
         num_embeds_ada_norm=10,
     )  # fmt: skip
     return net, dict(
-        hidden_states=torch.randn(2, 4, 8, 8), timestep=torch.tensor([3, 7]), class_labels=torch.tensor([1, 2]), return_dict=False
+        hidden_states=torch.randn(2, 4, 8, 8),
+        timestep=torch.tensor([3, 7]),
+        class_labels=torch.tensor([1, 2]),
+        return_dict=False,
     )
 
 

@@ -1,12 +1,11 @@
 """Effects: assertions are part of a program, others stay in torch, and all keep their order."""
 
 import pytest
+import tenon
+import tenon.torch
 import torch
 from conftest import close
 from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
-
-import tenon
-import tenon.torch
 
 SAID = []
 
@@ -83,7 +82,9 @@ def test_effects_are_in_order(said, graphs):
         assert [what for what, _ in said] == ["first", "second"]
     close(results[1], results[0])
     (graph,) = graphs
-    assert graph.partitions and graph.unsupported == {"with_effects": ["the effect torch_test.say.default"]}
+    assert graph.partitions and graph.unsupported == {
+        "with_effects": ["the effect torch_test.say.default"]
+    }
 
 
 def test_a_failed_assertion_writes_nothing():
@@ -118,4 +119,6 @@ def test_training_with_a_check(graphs):
         run(a).sin().sum().backward()
         made.append(a.grad)
     close(made[1], made[0])
-    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.unsupported for g in graphs)
+    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(
+        g.unsupported for g in graphs
+    )

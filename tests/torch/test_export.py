@@ -5,16 +5,17 @@ import sys
 
 import numpy as np
 import pytest
+import tenon
+import tenon.torch
 import torch
 from conftest import close
 from torch import nn
 
-import tenon
-import tenon.torch
-
 
 def network():
-    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 5)).eval()
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 5)
+    ).eval()
 
 
 def exported(net, *args, **dynamic):
@@ -45,7 +46,10 @@ def test_ranges_of_dims_are_enforced(tmp_path):
         def forward(self, x, y):
             return torch.cat([x, y]).sum(1)
 
-    batch, rows = torch.export.Dim("batch", min=1, max=64), lambda n, m: (torch.randn(n, 4), torch.randn(m, 4))
+    batch, rows = (
+        torch.export.Dim("batch", min=1, max=64),
+        lambda n, m: (torch.randn(n, 4), torch.randn(m, 4)),
+    )
     program = exported(Net(), *rows(8, 16), x={0: batch}, y={0: 2 * batch})
     model = tenon.from_exported(program)
     assert [p.shape for p in model.inputs] == [("batch", 4), ("2*batch", 4)]
@@ -55,11 +59,15 @@ def test_ranges_of_dims_are_enforced(tmp_path):
             x, y = rows(n, 2 * n)
             close(net(x, y)[0], Net()(x, y))
         expected = "T0608: dim `batch` is {}, and the model wants it at least 1 and at most 64"
-        assert expected.format(65) in _message(net, *rows(65, 130)) and expected.format(0) in _message(net, *rows(0, 0))
+        assert expected.format(65) in _message(net, *rows(65, 130)) and expected.format(
+            0
+        ) in _message(net, *rows(0, 0))
         assert "dim 0 of input `y` is 17, expected 16" in _message(net, *rows(8, 17))
 
     length = torch.export.Dim("length", min=5)
-    torch.export.save(exported(Net(), *rows(8, 16), x={0: batch}, y={0: length}), tmp_path / "net.pt2")
+    torch.export.save(
+        exported(Net(), *rows(8, 16), x={0: batch}, y={0: length}), tmp_path / "net.pt2"
+    )
     loaded = tenon.load(tmp_path / "net.pt2")
     assert [p.shape for p in loaded.inputs] == [("x_0", 4), ("y_0", 4)]
     message = _message(loaded, *rows(65, 3))
@@ -78,12 +86,16 @@ def test_guards_of_a_program_are_enforced():
             return y, x * 2 if x.shape[0] > 3 else x
 
     auto = torch.export.Dim.AUTO
-    program = exported(Net(), *[torch.ones(n, 2) for n in (6, 5, 7)], x={0: auto}, more=({0: auto}, {0: auto}))
+    program = exported(
+        Net(), *[torch.ones(n, 2) for n in (6, 5, 7)], x={0: auto}, more=({0: auto}, {0: auto})
+    )
     model = tenon.from_exported(program)
     given = [torch.ones(n, 2) for n in (4, 9, 11)]
     close(model(*given)[0], Net()(*given)[0])
     assert "more_0_0 + more_1_0" in _message(model, *[torch.ones(n, 2) for n in (4, 9, 12)])
-    assert "at most 100, and these inputs give 121" in _message(model, *[torch.ones(n, 2) for n in (60, 30, 30)])
+    assert "at most 100, and these inputs give 121" in _message(
+        model, *[torch.ones(n, 2) for n in (60, 30, 30)]
+    )
     assert "`x_0` is 3" in _message(model, *[torch.ones(n, 2) for n in (3, 9, 11)])
 
 
@@ -122,7 +134,9 @@ def test_what_cannot_be_taken(tmp_path):
         def forward(self, x):
             return torch.linalg.matrix_exp(x)
 
-    with pytest.raises(tenon.UsageError, match=r"T0640.*linalg_matrix_exp.*no mapping \(.*test_export.py:\d+\)"):
+    with pytest.raises(
+        tenon.UsageError, match=r"T0640.*linalg_matrix_exp.*no mapping \(.*test_export.py:\d+\)"
+    ):
         tenon.from_exported(exported(Power(), torch.randn(3, 3)))
     with pytest.raises(tenon.UsageError, match="T0640.*running_mean.*net.eval"):
         tenon.from_exported(exported(nn.BatchNorm1d(3), torch.randn(2, 3)))
@@ -131,7 +145,9 @@ def test_what_cannot_be_taken(tmp_path):
         tenon.load(tmp_path / "bad.pt2")
     with pytest.raises(tenon.NotFoundError, match="T0101"):
         tenon.load(tmp_path / "none.pt2")
-    with pytest.raises(tenon.UsageError, match=r"Linear is not an exported program: .*torch.export.export\(net"):
+    with pytest.raises(
+        tenon.UsageError, match=r"Linear is not an exported program: .*torch.export.export\(net"
+    ):
         tenon.from_exported(nn.Linear(2, 2))
     with pytest.raises(tenon.UsageError, match="T0793"):
         tenon.load(tmp_path / "bad.pt2", dims={"n": 3})
@@ -186,7 +202,9 @@ def mixed_gradient(g, h, x, y, i, a, axes):
 
 
 def test_the_derivative_of_an_operator_is_compiled(graphs):
-    tenon.opcheck(mixed, *(tenon.xp.asarray(np.array(v)) for v in ([[1.0, 2.0]], [[3.0, 4.0]], [1])), a=2.0)
+    tenon.opcheck(
+        mixed, *(tenon.xp.asarray(np.array(v)) for v in ([[1.0, 2.0]], [[3.0, 4.0]], [1])), a=2.0
+    )
     op = tenon.torch.register(mixed, results=2)
 
     def f(x, y, i):
@@ -204,7 +222,9 @@ def test_the_derivative_of_an_operator_is_compiled(graphs):
         close(torch.autograd.grad(f(x, y, i), (x, y)), expected)  # at once
         close(torch.autograd.grad(compiled(x, y, i), (x, y)), expected)
     assert graphs and not any(g.unsupported for g in graphs)
-    with pytest.raises(NotImplementedError, match="mixed_backward was registered without a gradient"):
+    with pytest.raises(
+        NotImplementedError, match="mixed_backward was registered without a gradient"
+    ):
         (g,) = torch.autograd.grad(f(x, y, i), x, create_graph=True)
         g.sum().backward()
 
@@ -237,7 +257,10 @@ def test_a_copy_in_another_namespace_is_an_operator_of_its_own():
 
     fast_copy.register_fake(torch.empty_like)
     tenon.torch.register(fast)
-    close(torch.compile(lambda x: fast_copy(x) * 1, backend="tenon")(torch.ones(3)), torch.full((3,), 6.0))
+    close(
+        torch.compile(lambda x: fast_copy(x) * 1, backend="tenon")(torch.ones(3)),
+        torch.full((3,), 6.0),
+    )
 
 
 def test_operators_with_several_results():
@@ -271,6 +294,9 @@ def test_explain():
 
     explanation = tenon.torch.explain(Net(), torch.randn(4, 4))
     text = str(explanation)
-    assert "in torch: aten.linalg_matrix_exp.default: the operator has no mapping" in text and "backward: " in text
+    assert (
+        "in torch: aten.linalg_matrix_exp.default: the operator has no mapping" in text
+        and "backward: " in text
+    )
     assert len(explanation.breaks) == 1 and "break: " in text
     assert sum(g["kind"] == "forward" for g in explanation.graphs) == 2

@@ -1,11 +1,10 @@
 """flex_attention: score and mask functions in one program with what is around them, against eager mode."""
 
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from conftest import close
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
-
-import tenon.torch  # noqa: F401
 
 ROWS = 40
 SLOPES = torch.tensor([0.5, 0.25, 0.125, 0.0625])
@@ -38,7 +37,13 @@ def blind(b, h, q, k):
 
 SCORES = {"plain": None, "alibi": alibi, "capped": capped}
 MASKS = {"none": None, "causal": causal, "window": window, "documents": documents, "blind": blind}
-PAIRS = [("plain", "none"), ("plain", "window"), ("plain", "blind"), ("alibi", "causal"), ("capped", "documents")]
+PAIRS = [
+    ("plain", "none"),
+    ("plain", "window"),
+    ("plain", "blind"),
+    ("alibi", "causal"),
+    ("capped", "documents"),
+]
 
 
 def given(heads=4, dtype=torch.float32):
@@ -53,8 +58,12 @@ def compared(graphs, f, *args, **options):
 
 @pytest.mark.parametrize("score, mask", PAIRS)
 def test_scores_and_masks(score, mask, graphs):
-    block = MASKS[mask] and create_block_mask(MASKS[mask], None, None, ROWS, ROWS, device="cpu", BLOCK_SIZE=16)
-    compared(graphs, lambda q, k, v: flex_attention(q * 2, k, v, SCORES[score], block) + 1, *given())
+    block = MASKS[mask] and create_block_mask(
+        MASKS[mask], None, None, ROWS, ROWS, device="cpu", BLOCK_SIZE=16
+    )
+    compared(
+        graphs, lambda q, k, v: flex_attention(q * 2, k, v, SCORES[score], block) + 1, *given()
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -94,7 +103,9 @@ def test_captured_parameters_and_permuted_queries(graphs):
 
 
 def test_rows_of_any_number(graphs):
-    run = torch.compile(lambda q, k, v: flex_attention(q, k, v, alibi), backend="tenon", dynamic=True)
+    run = torch.compile(
+        lambda q, k, v: flex_attention(q, k, v, alibi), backend="tenon", dynamic=True
+    )
     with torch.no_grad():
         for rows in (40, 24, 7):
             q, k, v = (t[:, :, :rows].contiguous() for t in given())

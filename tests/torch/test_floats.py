@@ -6,10 +6,9 @@ import sys
 
 import float_kinds as kinds
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from conftest import close
-
-import tenon.torch  # noqa: F401
 
 
 def compiled(f):
@@ -160,9 +159,15 @@ print(len(graphs))
 def test_other_processes(tmp_path):
     """The same functions with other values, in a process that has what the first one left on disk."""
     environment = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
-    environment["PYTHONPATH"] = os.pathsep.join([os.path.dirname(__file__), environment.get("PYTHONPATH", "")])
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [os.path.dirname(__file__), environment.get("PYTHONPATH", "")]
+    )
     for values in ("0.2 0.4 0.6", "0.7 0.5 0.2"):
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *values.split()], env=environment, capture_output=True, text=True, check=False
+            [sys.executable, "-c", PROGRAM, *values.split()],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -1,11 +1,10 @@
 """Factorisations in LAPACK's form, packed factors and pivots, and what is solved with them, against eager mode."""
 
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from conftest import close
 from torch import linalg
-
-import tenon.torch  # noqa: F401
 
 STACKS = [(), (2, 3)]
 DTYPES = [torch.float64, torch.complex64]
@@ -57,7 +56,11 @@ def test_what_is_solved_with_lu(stack, dtype):
         )  # fmt: skip
 
     same(f, *factors, b, c)
-    same(lambda a, b: (*linalg.lu_factor(a), linalg.solve(a, b), linalg.solve(a, b.mT, left=False)), a, b)
+    same(
+        lambda a, b: (*linalg.lu_factor(a), linalg.solve(a, b), linalg.solve(a, b.mT, left=False)),
+        a,
+        b,
+    )
 
 
 def test_a_zero_among_the_pivots():
@@ -91,7 +94,10 @@ def test_no_cholesky_factor_raises():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-@pytest.mark.parametrize("name", ["solve", "det", "slogdet", "lu_factor", "cholesky_solve", "inv", "solve from the right"])
+@pytest.mark.parametrize(
+    "name",
+    ["solve", "det", "slogdet", "lu_factor", "cholesky_solve", "inv", "solve from the right"],
+)
 @pytest.mark.parametrize("turned", [False, True])
 def test_training(name, turned, dtype):
     fs = {
@@ -112,7 +118,9 @@ def test_training(name, turned, dtype):
 EMPTY = [((0, 0), (0, 3)), ((3, 3), (3, 0)), ((0, 3, 3), (0, 3, 2)), ((2, 0, 0), (2, 0, 1))]
 SOLVED = {
     "solve_triangular": lambda a, b: linalg.solve_triangular(a, b, upper=True),
-    "solve_triangular from the right": lambda a, b: linalg.solve_triangular(a, b.mT, upper=True, left=False),
+    "solve_triangular from the right": lambda a, b: linalg.solve_triangular(
+        a, b.mT, upper=True, left=False
+    ),
     "triangular_solve": lambda a, b: torch.triangular_solve(b, a)[0],
     "cholesky_solve": lambda a, b: torch.cholesky_solve(b, a),
     "solve": lambda a, b: linalg.solve(a, b),
@@ -136,7 +144,9 @@ def test_systems_without_elements(name, shapes, caplog):
 
 def test_one_system_after_another_without_elements(caplog):
     def f(a, b):
-        return linalg.solve_triangular(a, linalg.solve_triangular(a, b + 1, upper=True), upper=True).sum(-1)
+        return linalg.solve_triangular(
+            a, linalg.solve_triangular(a, b + 1, upper=True), upper=True
+        ).sum(-1)
 
     same(f, torch.zeros(0, 0), torch.zeros(0, 3))
     assert "a call stays in torch" not in caplog.text

@@ -8,11 +8,10 @@ import subprocess
 import sys
 
 import pytest
-import torch
-from torch import nn
-
 import tenon
 import tenon.torch
+import torch
+from torch import nn
 
 HERE = pathlib.Path(__file__).name
 
@@ -60,11 +59,21 @@ def test_kernels_and_devices_with_the_lines_that_they_compute(logged):
     place = line_of("# the line of tanh")
     for kind in ("forward", "backward"):
         kernels = [line for line in logged("fusion") if line.startswith(f"{kind} graph of ")]
-        assert any("cpu computes" in line and "tanh" in line and place in line for line in kernels) or kind == "backward"
+        assert (
+            any("cpu computes" in line and "tanh" in line and place in line for line in kernels)
+            or kind == "backward"
+        )
         assert kernels and all(HERE in line or "no line" in line for line in kernels), kernels
         (times,) = [line for line in logged("perf") if line.startswith(f"{kind} graph of ")]
-        assert re.search(r"operators became graphs of Tenon in \d+ ms and programs in \d+ ms: \d+ kernels", times), times
-    assert sum(bool(re.search(r"in 1 program: \d+ nodes on cpu$", line)) for line in logged("dispatch")) == 2, logged("dispatch")
+        assert re.search(
+            r"operators became graphs of Tenon in \d+ ms and programs in \d+ ms: \d+ kernels", times
+        ), times
+    assert (
+        sum(
+            bool(re.search(r"in 1 program: \d+ nodes on cpu$", line)) for line in logged("dispatch")
+        )
+        == 2
+    ), logged("dispatch")
     assert not logged("guards") and not logged("recompiles")
 
 
@@ -75,7 +84,10 @@ def test_what_stays_in_torch_and_where(logged):
 
     tenon.set_logs("dispatch,perf")
     torch.compile(f, backend="tenon")(torch.randn(4, 4))
-    assert any(line_of("# no mapping") + ": aten.linalg_matrix_exp.default stays in torch: " in t for t in logged("dispatch"))
+    assert any(
+        line_of("# no mapping") + ": aten.linalg_matrix_exp.default stays in torch: " in t
+        for t in logged("dispatch")
+    )
     assert any("1 operators stay in torch" in line for line in logged("perf"))
 
 
@@ -90,13 +102,20 @@ def test_guards_breaks_and_recompilations(logged):
     tenon.set_logs("+guards", "recompiles", "graph_breaks")
     compiled = torch.compile(f, backend="tenon")
     compiled(torch.randn(3))
-    assert any(line_of("# here") in line and "the graph ends here" in line for line in logged("graph_breaks")), logged("graph_breaks")
-    assert any("['x'] is a tensor" in line and HERE in line for line in logged("guards")), logged("guards")
+    assert any(
+        line_of("# here") in line and "the graph ends here" in line
+        for line in logged("graph_breaks")
+    ), logged("graph_breaks")
+    assert any("['x'] is a tensor" in line and HERE in line for line in logged("guards")), logged(
+        "guards"
+    )
     assert not logged("recompiles")
     breaks = len(logged("graph_breaks"))
     compiled(torch.randn(5))
     (first, *_) = logged("recompiles")
-    assert HERE in first and "f is compiled again" in first and "expected 3, actual 5" in first, first
+    assert HERE in first and "f is compiled again" in first and "expected 3, actual 5" in first, (
+        first
+    )
     assert breaks >= 1
     tenon.set_logs()
     compiled(torch.randn(3, 3))
@@ -116,12 +135,17 @@ def test_what_was_before_is_not_logged(logged):
 def test_guards_without_a_plus_leave_out_modules(logged):
     tenon.set_logs("guards")
     torch.compile(Net(), backend="tenon")(torch.randn(4, 8))
-    assert logged("guards") and not any("TYPE_MATCH" in line or "hooks" in line for line in logged("guards"))
+    assert logged("guards") and not any(
+        "TYPE_MATCH" in line or "hooks" in line for line in logged("guards")
+    )
 
 
 def test_an_unknown_component(logged):
     tenon.set_logs("perf")
-    with pytest.raises(tenon.UsageError, match="no component 'gaurds': did you mean 'guards'.*cache, dispatch, fusion") as e:
+    with pytest.raises(
+        tenon.UsageError,
+        match="no component 'gaurds': did you mean 'guards'.*cache, dispatch, fusion",
+    ) as e:
         tenon.set_logs("gaurds")
     assert e.value.code == "T0643"
     torch.compile(lambda x: x + 1, backend="tenon")(torch.randn(3))
@@ -146,14 +170,29 @@ def test_chosen_before_the_import(how, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(CHOSEN.format(first=first))
     runs = [
-        subprocess.run([sys.executable, program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+        subprocess.run(
+            [sys.executable, program],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         for _ in range(2)
     ]
     for done in runs:
-        assert "tenon: [dispatch] inference graph of program.py:6: 2 operators in 1 program" in done.stderr, done.stderr
-        assert re.search(r"^tenon: \[cache\] \S+ \S+ is (not )?in the cache", done.stderr, re.M), done.stderr
+        assert (
+            "tenon: [dispatch] inference graph of program.py:6: 2 operators in 1 program"
+            in done.stderr
+        ), done.stderr
+        assert re.search(r"^tenon: \[cache\] \S+ \S+ is (not )?in the cache", done.stderr, re.M), (
+            done.stderr
+        )
         assert "not a component" not in done.stderr
-    assert "[cache] the inference graph of program.py:6 comes from torch's cache on disk" in runs[1].stderr
+    assert (
+        "[cache] the inference graph of program.py:6 comes from torch's cache on disk"
+        in runs[1].stderr
+    )
     assert ("[guards] program.py" in runs[0].stderr) == (how == "environment")
 
 
@@ -169,8 +208,16 @@ def test_a_page_with_modules_and_lines(tmp_path):
         nodes = run["program"]["graph"]["nodes"]
         assert run["events"]["traceEvents"] and run["model"] == f"Net, {run['label']}"
         for block in "01":
-            assert any(node["name"].startswith(f"/blocks/{block}/inner/0/") for node in nodes if node.get("name")), nodes
-        assert any(f"{pathlib.Path(n['source']).name}:{n['line']}" == line_of("# the line of tanh") for n in nodes if n.get("line"))
+            assert any(
+                node["name"].startswith(f"/blocks/{block}/inner/0/")
+                for node in nodes
+                if node.get("name")
+            ), nodes
+        assert any(
+            f"{pathlib.Path(n['source']).name}:{n['line']}" == line_of("# the line of tanh")
+            for n in nodes
+            if n.get("line")
+        )
     with pytest.raises(tenon.UsageError, match="does not end in .html"):
         explained.report(tmp_path / "net.txt")
 

@@ -9,12 +9,24 @@ import torch
 
 pytest.importorskip("transformers")
 
+import tenon.torch  # noqa: E402, F401
 from conftest import train  # noqa: E402
 from models import MODELS, tensors, without_chance  # noqa: E402
 
-import tenon.torch  # noqa: E402, F401
-
-LONG = ["bert", "gpt2", "llama", "t5", "vit", "resnet", "mixtral", "mamba", "whisper", "convnext", "deberta", "clip"]
+LONG = [
+    "bert",
+    "gpt2",
+    "llama",
+    "t5",
+    "vit",
+    "resnet",
+    "mixtral",
+    "mamba",
+    "whisper",
+    "convnext",
+    "deberta",
+    "clip",
+]
 DOUBLE = ["bert", "gpt2"]
 # Groups of rows whose sizes depend on data: torch multiplies each by itself.
 IN_TORCH = {"mixtral": {"transformers.grouped_mm_fallback_backward.default"}}
@@ -25,7 +37,9 @@ CASES = [(name, torch.float32) for name in LONG] + [(name, torch.float64) for na
 
 def in_type(inputs, dtype):
     return {
-        key: value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        key: value.to(dtype)
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+        else value
         for key, value in inputs.items()
     }
 
@@ -44,6 +58,8 @@ def test_losses_of_many_steps(name, dtype, request, graphs):
 
     # SGD: Adam divides by the size of a gradient, so that rounding errors of gradients near 0 become steps.
     optimizer = lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9)  # noqa: E731
-    losses = train(net, loss, 50 if whole else 10, optimizer, 1e-9 if dtype is torch.float64 else 1e-4)
+    losses = train(
+        net, loss, 50 if whole else 10, optimizer, 1e-9 if dtype is torch.float64 else 1e-4
+    )
     assert losses[-1][0] != losses[0][0]
     assert all(set(g.unsupported) <= IN_TORCH.get(name, set()) for g in graphs)

@@ -3,10 +3,9 @@
 import copy
 
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from torch import nn
-
-import tenon.torch  # noqa: F401
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -15,7 +14,10 @@ import tenon.torch  # noqa: F401
     [
         (nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 4)), (8, 16)),
         (nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.Conv2d(8, 4, 3)), (2, 3, 8, 8)),
-        (nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3)), (2, 3, 8, 8)),
+        (
+            nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3)),
+            (2, 3, 8, 8),
+        ),
         (nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True), (2, 5, 16)),
     ],
 )

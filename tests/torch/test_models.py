@@ -6,10 +6,9 @@ from torch import nn
 
 pytest.importorskip("transformers")
 
+import tenon.torch  # noqa: E402, F401
 from conftest import close, train  # noqa: E402
 from models import MODELS, ids, tensors, without_chance  # noqa: E402
-
-import tenon.torch  # noqa: E402, F401
 
 # One of each kind; `python3 -m pytest --all-models` runs the others, too.
 FORWARD = ["bert", "gpt2", "mixtral", "vit", "swin", "mobilenet_v2", "wav2vec2", "deberta"]
@@ -58,7 +57,9 @@ def other_sizes(inputs, batch, longer):
         if not isinstance(value, torch.Tensor):
             return value
         value = value.repeat(batch, *[1] * (value.dim() - 1))[:batch]
-        return value.repeat(1, longer) if value.dim() == 2 and not value.is_floating_point() else value
+        return (
+            value.repeat(1, longer) if value.dim() == 2 and not value.is_floating_point() else value
+        )
 
     return {key: other(value) for key, value in inputs.items()}
 
@@ -89,7 +90,10 @@ def test_other_sizes(sized_model, graphs):
     net, inputs = MODELS[sized_model]()
     compiled = torch.compile(without_chance(net.eval()), backend="tenon")
     longer = 1 if sized_model in NOT_LONGER else 2
-    calls = [other_sizes(inputs, batch, times) for batch, times in ((2, 1), (3, longer), (5, longer), (4, 1))]
+    calls = [
+        other_sizes(inputs, batch, times)
+        for batch, times in ((2, 1), (3, longer), (5, longer), (4, 1))
+    ]
     counts = []
     with torch.no_grad():
         for given in calls:
@@ -111,7 +115,11 @@ def test_decoding_with_a_cache():
             for step in range(4):
                 parts = []
                 for i, (model, tokens) in enumerate(((compiled, mine), (net, theirs))):
-                    made = model(input_ids=tokens if step == 0 else tokens[:, -1:], past_key_values=caches[i], use_cache=True)
+                    made = model(
+                        input_ids=tokens if step == 0 else tokens[:, -1:],
+                        past_key_values=caches[i],
+                        use_cache=True,
+                    )
                     caches[i] = made.past_key_values
                     parts.append(made.logits)
                 close(parts[0], parts[1])
@@ -141,7 +149,9 @@ PADDING = torch.arange(7) >= torch.tensor([[7], [4], [1]])
 def test_an_encoder_layer_that_torch_computes_as_one_operator(norm_first, masks, graphs):
     """`_transformer_encoder_layer_fwd`, which stayed in torch."""
     gelu = nn.functional.gelu if norm_first else nn.functional.relu
-    layer = nn.TransformerEncoderLayer(16, 2, 24, activation=gelu, batch_first=True, norm_first=norm_first)
+    layer = nn.TransformerEncoderLayer(
+        16, 2, 24, activation=gelu, batch_first=True, norm_first=norm_first
+    )
     with torch.no_grad():
         for p in layer.parameters():
             p.uniform_(-1, 1)
@@ -151,7 +161,9 @@ def test_an_encoder_layer_that_torch_computes_as_one_operator(norm_first, masks,
     assert len(graphs) == 1 and len(graphs[0].partitions) == 1 and not graphs[0].unsupported
 
 
-@pytest.mark.parametrize("options", [{"need_weights": False}, {"average_attn_weights": False}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"need_weights": False}, {"average_attn_weights": False}], ids=str
+)
 def test_attention_that_torch_computes_as_one_operator(options, graphs):
     net, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(3, 7, 16)
     with torch.no_grad():

@@ -1,11 +1,10 @@
 """Numbers with tensors of 16 bits, and sums in these types, against eager mode and double precision."""
 
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from conftest import close
 from torch.nn import functional as F
-
-import tenon.torch  # noqa: F401
 
 TYPES = [torch.float16, torch.bfloat16]
 
@@ -110,7 +109,9 @@ def test_numbers_that_a_type_has_not():
 def test_a_mean_by_hand(dynamic):
     """70,000 is too large for float16: this was 0."""
     x = torch.randn(70000).half() + 0.5
-    f = torch.compile(lambda x: (x.sum() / x.numel(), x / x.shape[0]), backend="tenon", dynamic=dynamic)
+    f = torch.compile(
+        lambda x: (x.sum() / x.numel(), x / x.shape[0]), backend="tenon", dynamic=dynamic
+    )
     mean, parts = f(x)
     assert torch.equal(parts, x / x.shape[0])
     # The sum is rounded to float16, whose numbers near 35,000 are 32 apart.
@@ -145,16 +146,28 @@ SUMS = {
     "batch_norm": lambda x: F.batch_norm(x.reshape(-1, 10), None, None, training=True),
     "rms_norm": lambda x: F.rms_norm(x.reshape(10, -1), (x.numel() // 10,)),
     "mse_loss": lambda x: F.mse_loss(x, -x),
-    "cosine_similarity": lambda x: F.cosine_similarity(x.reshape(10, -1), x.flip(0).reshape(10, -1).abs()),
+    "cosine_similarity": lambda x: F.cosine_similarity(
+        x.reshape(10, -1), x.flip(0).reshape(10, -1).abs()
+    ),
     "avg_pool": lambda x: F.avg_pool2d(x.reshape(1, 10, 10, -1), (10, 100)),
-    "avg_pool by a divisor": lambda x: F.avg_pool2d(x.abs().reshape(1, 10, 10, -1) * 40, (10, 100), divisor_override=2000),
+    "avg_pool by a divisor": lambda x: F.avg_pool2d(
+        x.abs().reshape(1, 10, 10, -1) * 40, (10, 100), divisor_override=2000
+    ),
     "adaptive_avg_pool": lambda x: F.adaptive_avg_pool2d(x.reshape(1, 10, 10, -1), (3, 7)),
-    "scatter_add": lambda x: x.new_zeros(3).scatter_add(0, torch.arange(x.numel()) % 3, x.abs() / 8),
-    "scatter_reduce": lambda x: x.new_zeros(3).scatter_reduce(0, torch.arange(x.numel()) % 3, x.abs(), "mean"),
+    "scatter_add": lambda x: x.new_zeros(3).scatter_add(
+        0, torch.arange(x.numel()) % 3, x.abs() / 8
+    ),
+    "scatter_reduce": lambda x: x.new_zeros(3).scatter_reduce(
+        0, torch.arange(x.numel()) % 3, x.abs(), "mean"
+    ),
     "index_add": lambda x: x.new_zeros(3).index_add(0, torch.arange(x.numel()) % 3, x.abs() / 8),
-    "index_put": lambda x: x.new_zeros(3).index_put((torch.arange(x.numel()) % 3,), x.abs() / 8, accumulate=True),
+    "index_put": lambda x: x.new_zeros(3).index_put(
+        (torch.arange(x.numel()) % 3,), x.abs() / 8, accumulate=True
+    ),
     "put": lambda x: x.new_zeros(3).put(torch.arange(x.numel()) % 3, x.abs() / 8, accumulate=True),
-    "scaled product": lambda x: torch.addmm(x[:4].reshape(2, 2), x[:2000].reshape(2, -1) * 30, x[:2000].reshape(-1, 2) * 30, alpha=1e-2),
+    "scaled product": lambda x: torch.addmm(
+        x[:4].reshape(2, 2), x[:2000].reshape(2, -1) * 30, x[:2000].reshape(-1, 2) * 30, alpha=1e-2
+    ),
 }
 
 
@@ -182,22 +195,43 @@ def test_large_elements(dtype):
     x = torch.tensor([400.0, 440, 448, 480, 600, 796, 800, 840]).to(dtype)
 
     def f(x):
-        return x.std(), torch.std_mean(x)[0], x.norm(), F.normalize(x, dim=0), F.softplus(x / 50), x.exp()
+        return (
+            x.std(),
+            torch.std_mean(x)[0],
+            x.norm(),
+            F.normalize(x, dim=0),
+            F.softplus(x / 50),
+            x.exp(),
+        )
 
     wanted = f(x.double())
     for mine, theirs in zip(compiled(f)(x)[:5], wanted):
-        torch.testing.assert_close(mine.double(), theirs.to(dtype).double(), rtol=2 * torch.finfo(dtype).eps, atol=0)
+        torch.testing.assert_close(
+            mine.double(), theirs.to(dtype).double(), rtol=2 * torch.finfo(dtype).eps, atol=0
+        )
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_gradients_of_sums(dtype):
     def f(x, w):
         rows = F.embedding(torch.zeros(3000, dtype=torch.int64), w)
-        return (x.softmax(0) * x).sum() + x.std() + F.nll_loss(x.reshape(-1, 2).log_softmax(1), torch.zeros(len(x) // 2, dtype=torch.int64)) + rows.sum() / 3000
+        return (
+            (x.softmax(0) * x).sum()
+            + x.std()
+            + F.nll_loss(
+                x.reshape(-1, 2).log_softmax(1), torch.zeros(len(x) // 2, dtype=torch.int64)
+            )
+            + rows.sum() / 3000
+        )
 
     made = []
     for call, wide in ((compiled(f), dtype), (f, torch.float64)):
-        x = (torch.randn(2000, generator=torch.Generator().manual_seed(1)) * 3).to(dtype).to(wide).requires_grad_()
+        x = (
+            (torch.randn(2000, generator=torch.Generator().manual_seed(1)) * 3)
+            .to(dtype)
+            .to(wide)
+            .requires_grad_()
+        )
         w = torch.ones(1, 4, dtype=wide, requires_grad=True)
         call(x, w).backward()
         made.append([x.grad.double(), w.grad.double()])

@@ -1,11 +1,10 @@
 """Parameters that stay packed between calls, and are packed again when they change."""
 
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from conftest import close
 from torch import nn
-
-import tenon.torch  # noqa: F401
 
 
 def net():
@@ -151,7 +150,11 @@ def test_parameters_in_one_buffer(graphs):
     f = compiled(model)
     with torch.no_grad():
         f(x)
-        for change in (lambda: flat.mul_(2), lambda: places[0][:9].fill_(5.0), lambda: places[2][100].fill_(9.0)):
+        for change in (
+            lambda: flat.mul_(2),
+            lambda: places[0][:9].fill_(5.0),
+            lambda: places[2][100].fill_(9.0),
+        ):
             change()
             close(f(x), model(x))
             assert packed(graphs) > 0

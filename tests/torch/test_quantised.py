@@ -6,12 +6,13 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
-
 import tenon
 import tenon.torch
+import torch
 
-pytest.importorskip("torchao", reason="torchao is not installed (scripts/packages.sh: torch_environment)")
+pytest.importorskip(
+    "torchao", reason="torchao is not installed (scripts/packages.sh: torch_environment)"
+)
 
 from quantised_networks import FLOWS, NETWORKS, network  # noqa: E402
 
@@ -51,7 +52,10 @@ def chosen(flows, each):
     pairs = []
     for i, name in enumerate(NETWORKS):
         first = {flows[(each * i + j) % len(flows)] for j in range(each)}
-        pairs += [pytest.param(name, flow, marks=() if flow in first else pytest.mark.all_models) for flow in flows]
+        pairs += [
+            pytest.param(name, flow, marks=() if flow in first else pytest.mark.all_models)
+            for flow in flows
+        ]
     return pytest.mark.parametrize(("name", "flow"), pairs)
 
 
@@ -110,7 +114,12 @@ def values():
     return torch.cat([ties, torch.tensor([1e6, -1e6, 300.0]), torch.randn(60) * 30]).reshape(8, 16)
 
 
-KINDS = [(torch.uint8, 0, 255, 100), (torch.int8, -128, 127, -3), (torch.int8, -8, 7, 1), (torch.int16, -32768, 32767, 50)]
+KINDS = [
+    (torch.uint8, 0, 255, 100),
+    (torch.int8, -128, 127, -3),
+    (torch.int8, -8, 7, 1),
+    (torch.int16, -32768, 32767, 50),
+]
 
 
 @pytest.mark.parametrize(("dtype", "low", "high", "zero"), KINDS)
@@ -119,9 +128,18 @@ def test_one_scale(dtype, low, high, zero):
     for scale in (0.5, 0.1237):
         check(lambda x, s=scale: OPS.quantize_per_tensor(x, s, zero, low, high, dtype), x)
         scales = torch.tensor([scale], dtype=torch.float64)
-        check(lambda x, s, z: OPS.quantize_per_tensor.tensor(x, s, z, low, high, dtype), x, scales, torch.tensor([zero]))
+        check(
+            lambda x, s, z: OPS.quantize_per_tensor.tensor(x, s, z, low, high, dtype),
+            x,
+            scales,
+            torch.tensor([zero]),
+        )
         q = OPS.quantize_per_tensor(x, scale, zero, low, high, dtype)
-        check(lambda q, s=scale: OPS.dequantize_per_tensor(q, s, zero, low, high, dtype), q, exact=False)
+        check(
+            lambda q, s=scale: OPS.dequantize_per_tensor(q, s, zero, low, high, dtype),
+            q,
+            exact=False,
+        )
     check(lambda x: OPS.quantize_per_tensor(x, 0.5, zero, low, high, dtype), x.half())
 
 
@@ -130,12 +148,35 @@ def test_channels(dtype, low, high, zero):
     x = values()
     for axis, count in ((0, 8), (1, 16)):
         for kind in (torch.float32, torch.float64):
-            scales, zeros = (torch.rand(count) + 0.1).to(kind), torch.randint(-3, 3, (count,)) + zero
-            check(lambda x, s, z, a=axis: OPS.quantize_per_channel(x, s, z, a, low, high, dtype), x, scales, zeros)
+            scales, zeros = (
+                (torch.rand(count) + 0.1).to(kind),
+                torch.randint(-3, 3, (count,)) + zero,
+            )
+            check(
+                lambda x, s, z, a=axis: OPS.quantize_per_channel(x, s, z, a, low, high, dtype),
+                x,
+                scales,
+                zeros,
+            )
             q = OPS.quantize_per_channel(x, scales, zeros, axis, low, high, dtype)
             if kind is torch.float32:
-                check(lambda q, s, z, a=axis: OPS.dequantize_per_channel(q, s, z, a, low, high, dtype), q, scales, zeros, exact=False)
-                check(lambda q, s, a=axis: OPS.dequantize_per_channel(q, s, None, a, low, high, dtype), q, scales, exact=False)
+                check(
+                    lambda q, s, z, a=axis: OPS.dequantize_per_channel(
+                        q, s, z, a, low, high, dtype
+                    ),
+                    q,
+                    scales,
+                    zeros,
+                    exact=False,
+                )
+                check(
+                    lambda q, s, a=axis: OPS.dequantize_per_channel(
+                        q, s, None, a, low, high, dtype
+                    ),
+                    q,
+                    scales,
+                    exact=False,
+                )
 
 
 def test_groups_and_tokens():
@@ -143,21 +184,40 @@ def test_groups_and_tokens():
     group = (-8, 7, torch.int8, 4)
     check(lambda x, s, z: OPS.quantize_per_channel_group(x, s, z, *group), x, scales, zeros)
     q = OPS.quantize_per_channel_group(x, scales, zeros, *group)
-    check(lambda q, s, z: OPS.dequantize_per_channel_group(q, s, z, *group, torch.float32), q, scales, zeros, exact=False)
+    check(
+        lambda q, s, z: OPS.dequantize_per_channel_group(q, s, z, *group, torch.float32),
+        q,
+        scales,
+        zeros,
+        exact=False,
+    )
     x = torch.randn(3, 8, 16)
     token = (-128, 127, torch.int8)
     for choose in (OPS.choose_qparams_per_token_asymmetric, OPS.choose_qparams_per_token):
-        check(lambda x, c=choose: c(x, torch.int8), x, exact=False, types=choose is not OPS.choose_qparams_per_token)
+        check(
+            lambda x, c=choose: c(x, torch.int8),
+            x,
+            exact=False,
+            types=choose is not OPS.choose_qparams_per_token,
+        )
         scales, zeros = choose(x, torch.int8)
         check(lambda x, s, z: OPS.quantize_per_token(x, s, z, *token), x, scales, zeros)
         q = OPS.quantize_per_token(x, scales, zeros, *token)
-        check(lambda q, s, z: OPS.dequantize_per_token(q, s, z, *token, torch.float32), q, scales, zeros, exact=False)
+        check(
+            lambda q, s, z: OPS.dequantize_per_token(q, s, z, *token, torch.float32),
+            q,
+            scales,
+            zeros,
+            exact=False,
+        )
 
 
 def test_scales_that_follow():
     for x in (values(), torch.rand(3, 4) + 1, -torch.rand(5), torch.zeros(4)):
         check(lambda x: OPS.choose_qparams(x, 0, 255, 1e-4, torch.uint8), x, exact=False)
-        check(lambda x: OPS.choose_qparams_symmetric(x, -128, 127, 1e-4, torch.int8), x, exact=False)
+        check(
+            lambda x: OPS.choose_qparams_symmetric(x, -128, 127, 1e-4, torch.int8), x, exact=False
+        )
     for dtype in (torch.float16, torch.bfloat16):  # whose scales torch rounds to the type
         x = torch.linspace(-900, 777, 64).to(dtype)
         check(lambda x: OPS.choose_qparams(x, -128, 127, 1e-5, torch.int8), x)
@@ -173,4 +233,8 @@ def test_products_of_bytes():
 def test_what_is_refused():
     with pytest.raises(tenon.UsageError, match="T0640.*16 bits"):
         q = torch.zeros(4, dtype=torch.int32)
-        tenon.from_exported(torch.export.export(Calls(lambda q: OPS.dequantize_per_tensor(q, 1.0, 0, -9, 9, torch.int32)), (q,)))
+        tenon.from_exported(
+            torch.export.export(
+                Calls(lambda q: OPS.dequantize_per_tensor(q, 1.0, 0, -9, 9, torch.int32)), (q,)
+            )
+        )

@@ -1,8 +1,7 @@
 """Values are rounded where eager mode rounds them."""
 
-import torch
-
 import tenon.torch  # noqa: F401
+import torch
 
 
 def compiled(function, *arguments):
@@ -30,7 +29,9 @@ def test_softmax_of_large_products_is_that_of_eager():
 
 
 def test_bytes_are_resized_in_the_steps_of_eager():
-    x = torch.randint(0, 256, (1, 3, 33, 47), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    x = torch.randint(
+        0, 256, (1, 3, 33, 47), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
     for mode, size in (("bilinear", (12, 61)), ("bicubic", (70, 20))):
 
         def resized(x, mode=mode, size=size):

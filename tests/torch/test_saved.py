@@ -1,12 +1,11 @@
 """Tensors that a forward graph saves: a backward graph reads views with gaps where they lie."""
 
 import pytest
+import tenon.torch  # noqa: F401
 import torch
 from conftest import close
-from torch import nn
-
-import tenon.torch  # noqa: F401
 from tenon.torch.graph.saved import Memory
+from torch import nn
 
 
 class Attention(nn.Module):

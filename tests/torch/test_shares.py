@@ -42,9 +42,15 @@ def test_what_stays_in_torch_is_counted(monkeypatch):
     from tenon.torch.graph import walk
 
     known = walk.find
-    monkeypatch.setattr(walk, "find", lambda target: None if "addmm" in str(target) else known(target))
-    made = measured("one", lambda: (nn.Sequential(nn.Linear(8, 9), nn.ReLU()), (torch.randn(3, 8),)))
-    assert made.unsupported == ["aten.addmm.default"] and made.flops == made.in_torch == 2 * 3 * 8 * 9
+    monkeypatch.setattr(
+        walk, "find", lambda target: None if "addmm" in str(target) else known(target)
+    )
+    made = measured(
+        "one", lambda: (nn.Sequential(nn.Linear(8, 9), nn.ReLU()), (torch.randn(3, 8),))
+    )
+    assert (
+        made.unsupported == ["aten.addmm.default"] and made.flops == made.in_torch == 2 * 3 * 8 * 9
+    )
 
 
 class Broken(nn.Module):
@@ -66,14 +72,20 @@ def test_what_dynamo_leaves_out_is_counted():
     """It was not, so that a network in pieces had all its flops in Tenon."""
     made = measured("broken", lambda: (Broken(), (torch.randn(3, 8),)))
     assert made.graphs == 2 and made.breaks
-    assert made.in_torch == 2 * (2 * 3 * 9 * 3) and made.flops == made.in_torch + 2 * 3 * 9 * (8 + 4)
+    assert made.in_torch == 2 * (2 * 3 * 9 * 3) and made.flops == made.in_torch + 2 * 3 * 9 * (
+        8 + 4
+    )
 
 
 def test_numbers_that_are_not_finite_differ():
     """The largest of 0.1 and NaN was 0.1."""
     nan, inf = float("nan"), float("inf")
     assert max(0.0, difference(torch.tensor([1.0, nan]), torch.ones(2))) == inf
-    assert difference(torch.ones(2), torch.tensor([1.0, inf])) == inf == difference(torch.tensor([-inf]), torch.tensor([inf]))
+    assert (
+        difference(torch.ones(2), torch.tensor([1.0, inf]))
+        == inf
+        == difference(torch.tensor([-inf]), torch.tensor([inf]))
+    )
     assert difference(torch.tensor([nan, inf, 1.0]), torch.tensor([nan, inf, 2.0])) == 0.5
 
 

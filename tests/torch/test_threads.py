@@ -54,7 +54,11 @@ other.join()
 def lines(**variables: str) -> list[str]:
     env = {k: v for k, v in os.environ.items() if k not in ("TENON_NUM_THREADS", "OMP_NUM_THREADS")}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300, env={**env, **variables}
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**env, **variables},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -4,13 +4,12 @@ import logging
 import warnings
 
 import numpy as np
+import tenon.torch
 import torch
 from conftest import close
-from torch import nn
-
-import tenon.torch
 from tenon.torch.capture import backend
 from tenon.torch.capture.watch import watch
+from torch import nn
 
 
 def network():
@@ -84,7 +83,10 @@ def test_explain_shows_the_guard_that_failed():
         compiled(torch.randn(5))
         compiled(torch.randn(7))
     explanation = tenon.torch.explain(net, torch.randn(7))
-    assert any("size mismatch" in guard and "expected 5, actual 7" in guard for guard in explanation.recompiles), explanation.recompiles
+    assert any(
+        "size mismatch" in guard and "expected 5, actual 7" in guard
+        for guard in explanation.recompiles
+    ), explanation.recompiles
     assert "compiled again: " in str(explanation)
 
 
@@ -114,9 +116,13 @@ def test_memory_of_numpy_that_is_read_only():
     a = np.arange(6, dtype=np.float32)
     a.flags.writeable = False
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says once that it does not keep the memory read-only
+        warnings.simplefilter(
+            "ignore"
+        )  # torch says once that it does not keep the memory read-only
         x = torch.from_numpy(a)
-    close(torch.compile(lambda x: x * 2 + 1, backend="tenon")(x), torch.from_numpy(a.copy()) * 2 + 1)
+    close(
+        torch.compile(lambda x: x * 2 + 1, backend="tenon")(x), torch.from_numpy(a.copy()) * 2 + 1
+    )
     w = nn.Parameter(torch.ones(6))
     torch.compile(lambda x, w: (x * w).sum(), backend="tenon")(x, w).backward()
     close(w.grad, torch.from_numpy(a.copy()))

@@ -49,8 +49,10 @@ class _Static(NamedTuple):
 def _is_array(value: object) -> bool:
     if isinstance(value, type):  # numpy.float32 has a shape, too
         return False
-    return isinstance(value, (bool, int, float, complex, Dim)) or hasattr(value, "__dlpack__") or (
-        hasattr(value, "shape") and hasattr(value, "dtype")
+    return (
+        isinstance(value, (bool, int, float, complex, Dim))
+        or hasattr(value, "__dlpack__")
+        or (hasattr(value, "shape") and hasattr(value, "dtype"))
     )
 
 
@@ -69,7 +71,9 @@ def _flatten(
         names.append(name)
         return _LEAF
     if isinstance(value, (tuple, list)):
-        parts = tuple(_flatten(v, leaves, names, f"{name}_{i}", constant) for i, v in enumerate(value))
+        parts = tuple(
+            _flatten(v, leaves, names, f"{name}_{i}", constant) for i, v in enumerate(value)
+        )
         return type(value), parts, None
     if isinstance(value, dict):
         keys = tuple(value)
@@ -200,7 +204,9 @@ def _code_of(dtype: Any) -> str:
 class _Program:
     """A compiled trace: the program, and the structure of its results."""
 
-    def __init__(self, native: _native.Program, structure: Any, narrowed: list[_Narrowed], plain: list[int]):
+    def __init__(
+        self, native: _native.Program, structure: Any, narrowed: list[_Narrowed], plain: list[int]
+    ):
         self.native = native
         self.structure = structure
         self.narrowed = narrowed
@@ -396,9 +402,7 @@ class Compiled:
         arguments = []
         shape: Any
         for i, ((dtype, sizes, weak), (_, shape, _)) in enumerate(zip(wanted, types)):
-            dims = [
-                s if isinstance(s, int) else trace.symbol(s, n) for s, n in zip(sizes, shape)
-            ]
+            dims = [s if isinstance(s, int) else trace.symbol(s, n) for s, n in zip(sizes, shape)]
             value = trace.argument(dt.by_code[dtype], dims, f"x{i}")
             if weak:
                 trace.numbers[value.id] = self._parameter_of(names[i])

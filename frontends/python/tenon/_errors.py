@@ -122,7 +122,7 @@ def device_text(device: object) -> str:
     if isinstance(device, str):
         return device
     raise UsageError(
-        "device= is one text, with commas between several names, as in \"sim,cpu\"; "
+        'device= is one text, with commas between several names, as in "sim,cpu"; '
         f"{type(device).__name__} was given",
         "T0004",
     )

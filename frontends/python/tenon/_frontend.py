@@ -36,7 +36,9 @@ class Source:
         try:
             return self.data.decode()
         except UnicodeDecodeError as error:
-            self.fail(f"the file is not text in UTF-8: {error}", self.data[: error.start].count(b"\n") + 1)
+            self.fail(
+                f"the file is not text in UTF-8: {error}", self.data[: error.start].count(b"\n") + 1
+            )
 
     def option(self, name: str, default: str = "") -> str:
         """An option that the user gave with the file. Options that are never asked for are refused."""
@@ -77,7 +79,9 @@ def _outputs(name: str, result: Any) -> dict[str, Any]:
         listed = result if isinstance(result, (tuple, list)) else (result,)
         named = {"y" if len(listed) == 1 else f"y{i}": v for i, v in enumerate(listed)}
     if not named or not all(isinstance(v, Array) for v in named.values()):
-        raise TypeError(f"{name} returned {result!r}: arrays are needed, alone or in a dict by name")
+        raise TypeError(
+            f"{name} returned {result!r}: arrays are needed, alone or in a dict by name"
+        )
     return named
 
 

@@ -41,12 +41,16 @@ def _entry_points(paths: list[str]) -> list[str]:
     found: list[str] = []
     for path in paths:
         try:
-            names = [name for name in os.listdir(path) if name.endswith((".dist-info", ".egg-info"))]
+            names = [
+                name for name in os.listdir(path) if name.endswith((".dist-info", ".egg-info"))
+            ]
         except OSError:  # a zip file, or nothing
             continue
         for name in sorted(names):
             try:
-                with builtins.open(os.path.join(path, name, "entry_points.txt"), encoding="utf-8") as file:
+                with builtins.open(
+                    os.path.join(path, name, "entry_points.txt"), encoding="utf-8"
+                ) as file:
                     text = file.read()
             except (OSError, UnicodeDecodeError):
                 continue

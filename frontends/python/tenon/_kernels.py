@@ -31,7 +31,9 @@ def add(op: Op, device: str, dtypes: Sequence[str], source: Callable[[], str]) -
     """Compiles what `source` returns for each element type, and registers it."""
     for name, (kind, _) in op.attrs.items():
         if kind not in (I64, F64):
-            raise UsageError(f"{op.name}: {name} is not a number, and kernels take only numbers", "T0631")
+            raise UsageError(
+                f"{op.name}: {name} is not a number, and kernels take only numbers", "T0631"
+            )
     for dtype in dtypes:
         code = dt.parse(dtype).code
         if code not in _C:

@@ -282,7 +282,9 @@ class Model(_native.Program):
             )
         if self._recipe.package is not None:
             if target:
-                raise UnsupportedError("a package is compiled for one target: load the model", "T0520")
+                raise UnsupportedError(
+                    "a package is compiled for one target: load the model", "T0520"
+                )
             write(path, self._recipe.package_bytes())
         else:
             self._recipe.graph().save(os.fspath(path), *self._recipe.options(), target)
@@ -439,7 +441,9 @@ def load(
     has no implementation. Ctrl-C ends it with KeyboardInterrupt and leaves nothing.
     """
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".pt2"):
-        return _load_exported(os.fspath(source), device, dims, values or overrides, options, fallback, deterministic)
+        return _load_exported(
+            os.fspath(source), device, dims, values or overrides, options, fallback, deterministic
+        )
     _host.open()
     recipe = _Recipe()
     recipe.device = device_text(device)
@@ -458,7 +462,9 @@ def _load_exported(
     deterministic: bool,
 ) -> Model:  # fmt: skip
     if dims or values:
-        raise UsageError("a .pt2 file takes no dims=, values= or overrides=: export it with them", "T0793")
+        raise UsageError(
+            "a .pt2 file takes no dims=, values= or overrides=: export it with them", "T0793"
+        )
     try:
         import importlib
 

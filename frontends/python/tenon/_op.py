@@ -66,7 +66,9 @@ class Op:
         bound.apply_defaults()
         given = bound.arguments
         first = next((v for n in self.operands if isinstance(v := given[n], Array)), None)
-        arrays = [given[n] if first is None else operand_like(given[n], first) for n in self.operands]
+        arrays = [
+            given[n] if first is None else operand_like(given[n], first) for n in self.operands
+        ]
         values = [value_of(a) for a in arrays]
         results = tuple(Array(v) for v in self.emit(values, given))
         return results[0] if len(results) == 1 else results
@@ -166,7 +168,11 @@ class Op:
     def _check_gradient(self, name: str, g: Any, x: Array) -> None:
         if g is None:
             return
-        if not isinstance(g, Array) or g.dtype is not x.dtype or not _values.same_shape(g.shape, x.shape):
+        if (
+            not isinstance(g, Array)
+            or g.dtype is not x.dtype
+            or not _values.same_shape(g.shape, x.shape)
+        ):
             what = f"{g.dtype.name}{g.shape}" if isinstance(g, Array) else repr(g)
             raise UsageError(
                 f"{self.name}: the gradient of {name} is {what}, and {name} is {x.dtype.name}{x.shape}",
@@ -219,7 +225,9 @@ def _outer(trace: GraphTrace, graph: _native.Trace, back: dict[str, int], size: 
         return constant
     if op == 1:
         if name not in back:
-            raise ValueError("the sizes of its results depend on values, which an op does not allow")
+            raise ValueError(
+                "the sizes of its results depend on values, which an op does not allow"
+            )
         return back[name]
     left, right = (_outer(trace, graph, back, trace.size(d)) for d in (a, b))
     return graph.dim(op, left, right)
@@ -383,7 +391,9 @@ def op(name: str, /) -> Callable[[Callable[..., Any]], Op]:
             (n, kind, default is inspect.Parameter.empty or kind == I64S, default)
             for n, (kind, default) in made.attrs.items()
         ]
-        summary = (inspect.getdoc(function) or f"The Python function {function.__name__}.").splitlines()[0]
+        summary = (
+            inspect.getdoc(function) or f"The Python function {function.__name__}."
+        ).splitlines()[0]
         _native.register_op(name, summary, made.operands, attrs, made._infer, made._decompose)
         made._registered = content
         _registered_ops[name] = made

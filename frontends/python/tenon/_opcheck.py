@@ -50,7 +50,9 @@ class _Guarded:
     """An array with known bytes before and after it."""
 
     def __init__(self, dtype: Any, shape: tuple[int, ...], values: Any = 0):
-        self._memory = np.full(int(np.prod(shape)) * dtype.itemsize + 2 * GUARD_BYTES, GUARD, np.uint8)
+        self._memory = np.full(
+            int(np.prod(shape)) * dtype.itemsize + 2 * GUARD_BYTES, GUARD, np.uint8
+        )
         self.array = self._memory[GUARD_BYTES:-GUARD_BYTES].view(dtype).reshape(shape)
         self.array[...] = values
 
@@ -74,7 +76,9 @@ def check_gradient(op: Op, arrays: list[Any], attrs: dict[str, Any]) -> None:
         if gradient is None:
             continue
         if wide[i].dtype.kind != "f":
-            raise AssertionError(f"{op.name}: {op.operands[i]} has no floating-point type, and a gradient")
+            raise AssertionError(
+                f"{op.name}: {op.operands[i]} has no floating-point type, and a gradient"
+            )
         _compare(op, i, np.asarray(gradient), wide, attrs, weights, random)
 
 
@@ -84,7 +88,13 @@ def _results(op: Op, arrays: list[Any], attrs: dict[str, Any]) -> list[Any]:
 
 
 def _compare(
-    op: Op, i: int, gradient: Any, arrays: list[Any], attrs: dict[str, Any], weights: list[Any], random: Any
+    op: Op,
+    i: int,
+    gradient: Any,
+    arrays: list[Any],
+    attrs: dict[str, Any],
+    weights: list[Any],
+    random: Any,
 ) -> None:
     flat = arrays[i].reshape(-1)
     places = random.permutation(flat.size)[:ELEMENTS_MAX]
@@ -115,6 +125,7 @@ def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs
     the function in float64, at up to 32 elements of each array: choose arguments at which it is
     smooth. Raises AssertionError with what differs, and what the op raises.
     """
+
     def listed(result: Any) -> list[Any]:
         return list(result) if isinstance(result, tuple) else [result]
 
@@ -123,14 +134,19 @@ def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs
     given = dict(zip(names, args)) | kwargs
     arrays = [given[n] for n in op.operands]
     others = {n: given[n] for n in op.attrs if n in given}
-    symbols = {n: tuple(f"{n}{i}" for i in range(np.ndim(np.asarray(a)))) for n, a in zip(op.operands, arrays)}
+    symbols = {
+        n: tuple(f"{n}{i}" for i in range(np.ndim(np.asarray(a))))
+        for n, a in zip(op.operands, arrays)
+    }
     # First, for what writes elsewhere may break anything that runs later.
     check_memory(op, [np.asarray(a) for a in arrays], others, expected)
     at_once = [np.asarray(r) for r in listed(op(*args, **kwargs))]
     _compare_results(op, "at once", at_once, expected, rtol, atol)
 
     source = compile(lambda *xs: op(*xs, **others))
-    _compare_results(op, "compiled", [np.asarray(r) for r in listed(source(*arrays))], expected, rtol, atol)
+    _compare_results(
+        op, "compiled", [np.asarray(r) for r in listed(source(*arrays))], expected, rtol, atol
+    )
     trace = GraphTrace(op.name)
     values = [
         trace.argument(value_of(a).dtype, [trace.symbol(s, -1) for s in symbols[n]], n)
@@ -147,10 +163,14 @@ def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs
 
 
 def _compare_results(op: Op, how: str, mine: Any, expected: Any, rtol: float, atol: float) -> None:
-    assert len(mine) == len(expected), f"{op.name} {how}: {len(mine)} results, {len(expected)} expected"
+    assert len(mine) == len(expected), (
+        f"{op.name} {how}: {len(mine)} results, {len(expected)} expected"
+    )
     for i, (a, b) in enumerate(zip(mine, expected)):
         assert a.dtype == b.dtype and a.shape == b.shape, (
             f"{op.name} {how}: result {i} is {a.dtype}{a.shape}, and the function gives "
             f"{b.dtype}{b.shape}"
         )
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=f"{op.name} {how}, result {i}")
+        np.testing.assert_allclose(
+            a, b, rtol=rtol, atol=atol, err_msg=f"{op.name} {how}, result {i}"
+        )

@@ -189,7 +189,9 @@ def _set_pipeline() -> None:
     _trace.forget_types()
 
 
-def graph_pass(*, after: str, name: str | None = None) -> Callable[[Callable[[PassGraph], None]], Pass]:
+def graph_pass(
+    *, after: str, name: str | None = None
+) -> Callable[[Callable[[PassGraph], None]], Pass]:
     """Makes a function of a graph a pass that runs in every later compilation of this process.
 
         @tenon.graph_pass(after="canonicalize")

@@ -135,7 +135,9 @@ class _Parser:
             return token[1:-1]
         if token in ("True", "False"):
             return token == "True"
-        raise self.fail(f"a number, a text, True, False or a tuple of numbers is expected, not {token}", at)
+        raise self.fail(
+            f"a number, a text, True, False or a tuple of numbers is expected, not {token}", at
+        )
 
     def tuple(self) -> tuple[Any, ...]:
         self.expect("(", "'('")

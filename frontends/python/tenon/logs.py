@@ -59,7 +59,8 @@ def set_logs(*names: str) -> None:
     for name, level in _read(",".join(names)):
         if name != "all" and name not in COMPONENTS:
             raise UsageError(
-                f"there is no component {name!r}{_meant(name)} (components: {', '.join(COMPONENTS)}, all)", "T0643"
+                f"there is no component {name!r}{_meant(name)} (components: {', '.join(COMPONENTS)}, all)",
+                "T0643",
             )
         chosen.update(dict.fromkeys(COMPONENTS if name == "all" else (name,), level))
     for name in _chosen or ():
@@ -108,7 +109,9 @@ def _read(text: str) -> list[tuple[str, int]]:
 def _of_environment() -> dict[str, int]:
     chosen: dict[str, int] = {}
     for name, level in _read(os.environ.get("TENON_LOGS", "")):  # the host warns of unknown names
-        chosen.update(dict.fromkeys(COMPONENTS if name == "all" else {name} & set(COMPONENTS), level))
+        chosen.update(
+            dict.fromkeys(COMPONENTS if name == "all" else {name} & set(COMPONENTS), level)
+        )
     return chosen
 
 

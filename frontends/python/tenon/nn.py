@@ -103,7 +103,9 @@ def layer_norm(
     return Array(emit("layer_norm", _present(operands), given)[0])
 
 
-def rms_norm(x: Array, scale: Array | None = None, /, *, axis: int = -1, epsilon: float = 1e-5) -> Array:
+def rms_norm(
+    x: Array, scale: Array | None = None, /, *, axis: int = -1, epsilon: float = 1e-5
+) -> Array:
     """x over the root of its mean square over the axes from `axis` on, times scale."""
     v = value_of(x)
     given = ops.attrs(dim=axis_of(axis, len(v.shape)), epsilon=float(epsilon))
@@ -123,8 +125,13 @@ def group_norm(
     v = value_of(x)
     return Array(
         ops.one(
-            "group_norm", v, value_of(scale), value_of(bias), groups=groups,
-            dim=axis_of(axis, len(v.shape)), epsilon=float(epsilon),
+            "group_norm",
+            v,
+            value_of(scale),
+            value_of(bias),
+            groups=groups,
+            dim=axis_of(axis, len(v.shape)),
+            epsilon=float(epsilon),
         )  # fmt: skip
     )
 

@@ -109,7 +109,9 @@ def _refuse(options: dict[str, Any]) -> None:
 
 def _array(value: object) -> Any:
     if value is None or isinstance(value, (list, dict)):
-        raise BackendIsNotSupposedToImplementIt("sequences, maps and optional values are not tensors")
+        raise BackendIsNotSupposedToImplementIt(
+            "sequences, maps and optional values are not tensors"
+        )
     array = numpy.asarray(value)
     if array.dtype.kind in "OUS":
         raise BackendIsNotSupposedToImplementIt("there are no tensors of texts")

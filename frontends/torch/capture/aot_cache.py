@@ -15,14 +15,14 @@ import logging
 import pathlib
 from unittest import mock
 
+from tenon import logs
+
 import torch
 from torch import fx
 from torch._dynamo.convert_frame import compile_lock
 from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._inductor.output_code import OutputCode
-
-from tenon import logs
 
 from ..graph.source_locations import MODULES, first_line, modules_of
 from ..program.options import Options
@@ -40,7 +40,9 @@ log = logging.getLogger("tenon.torch")
 class Code(OutputCode):
     """A compiled graph as torch's cache has it: as a graph on disk, compiled when it is loaded."""
 
-    def __init__(self, gm: fx.GraphModule, kind: str, options: dict[str, Any], stable: frozenset[str]):
+    def __init__(
+        self, gm: fx.GraphModule, kind: str, options: dict[str, Any], stable: frozenset[str]
+    ):
         super().__init__()
         self._gm: fx.GraphModule | None = gm
         self._bytes = b""
@@ -73,8 +75,12 @@ class Code(OutputCode):
             logs.log("cache", f"{self._name()} is not kept on disk: {why_not}")
             raise BypassAOTAutogradCache(why_not)
         for node in self._gm.graph.nodes:
-            node.meta[MODULES] = modules_of(node)  # torch's own has classes, which need not be importable
-        self._bytes = GraphPickler.dumps(self._gm, options=PicklerOptions(ops_filter=None, node_metadata_key_filter=_is_needed))
+            node.meta[MODULES] = modules_of(
+                node
+            )  # torch's own has classes, which need not be importable
+        self._bytes = GraphPickler.dumps(
+            self._gm, options=PicklerOptions(ops_filter=None, node_metadata_key_filter=_is_needed)
+        )
         self._gm = self._made = None
 
     def _why_not(self) -> str:
@@ -93,7 +99,9 @@ class Code(OutputCode):
         assert self._gm is not None
         return f"the {self._kind} graph of {first_line(self._gm.graph.nodes)}"
 
-    def post_compile(self, example_inputs: Sequence[Any], constants: Any, graph_kwargs: Any) -> None:
+    def post_compile(
+        self, example_inputs: Sequence[Any], constants: Any, graph_kwargs: Any
+    ) -> None:
         if self._made is not None:
             return
         from torch._guards import detect_fake_mode
@@ -138,10 +146,15 @@ def settings(options: dict[str, Any]) -> Iterator[None]:
     tag = f"{torch.compiler.config.cache_key_tag}tenon {_digest()} {sorted(options.items())}"
     with (
         compile_lock,  # Dynamo's, which a caller may have
-        torch._functorch.config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True),
+        torch._functorch.config.patch(
+            bundled_autograd_cache=True, force_non_lazy_backward_lowering=True
+        ),
         # We write to no saved tensor, so that one backward pass may follow another. With torch's own
         # setting (`donated_buffer`), it would have to be off in later calls, too.
-        mock.patch("torch._functorch._aot_autograd.graph_compile.collect_bw_donated_buffer_idxs", lambda *_: []),
+        mock.patch(
+            "torch._functorch._aot_autograd.graph_compile.collect_bw_donated_buffer_idxs",
+            lambda *_: [],
+        ),
         torch.compiler.config.patch(cache_key_tag=tag),
     ):
         yield

@@ -6,11 +6,11 @@ import contextlib
 import functools
 import logging
 
-import torch
-from torch import fx
-
 from tenon import UsageError
 from tenon.builder import host
+
+import torch
+from torch import fx
 
 from ..decompositions.checked import keep_checks
 from ..decompositions.flex import take_apart
@@ -139,7 +139,11 @@ def _matching(graph: fx.GraphModule, frozen: dict[int, torch.Tensor], count: int
     found = {}
     for i, value in frozen.items():
         fake = nodes[i].meta.get("val")
-        same = isinstance(fake, torch.Tensor) and fake.shape == value.shape and fake.dtype == value.dtype
+        same = (
+            isinstance(fake, torch.Tensor)
+            and fake.shape == value.shape
+            and fake.dtype == value.dtype
+        )
         if same and nodes[i] not in changed:
             found[nodes[i].name] = i
     return found

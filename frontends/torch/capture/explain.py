@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-
 from tenon import UsageError
 from tenon import report as pages
+
+import torch
 
 from ..program._logging import sizes
 from ..program.partition import plain
@@ -25,11 +25,22 @@ if TYPE_CHECKING:
 class Explanation:
     """What `torch.compile(backend="tenon")` makes of a network. Prints as text."""
 
-    def __init__(self, graphs: list[Compiled], breaks: list[str], recompiles: list[str], name: str = "network"):
+    def __init__(
+        self,
+        graphs: list[Compiled],
+        breaks: list[str],
+        recompiles: list[str],
+        name: str = "network",
+    ):
         self._compiled = graphs
         self._name = name
         self.graphs = [
-            {"kind": g.kind, "operators": g.nodes, "parts": len(g.partitions), "in_torch": dict(g.unsupported)}
+            {
+                "kind": g.kind,
+                "operators": g.nodes,
+                "parts": len(g.partitions),
+                "in_torch": dict(g.unsupported),
+            }
             for g in graphs
         ]
         """For each graph: "kind" (inference, forward, backward), its operators, the parts that became
@@ -47,9 +58,16 @@ class Explanation:
         inputs are those of `explain`. T0644 if no part of the network became a program.
         """
         pages.check_name(path)
-        runs = [self._run(graph, part) for graph in self._compiled for part in graph.partitions if part.program is not None]
+        runs = [
+            self._run(graph, part)
+            for graph in self._compiled
+            for part in graph.partitions
+            if part.program is not None
+        ]
         if not runs:
-            raise UsageError(f"nothing of {self._name} became a program, so there is nothing to show", "T0644")
+            raise UsageError(
+                f"nothing of {self._name} became a program, so there is nothing to show", "T0644"
+            )
         pages.write(path, pages.page_of(runs, parts=True))
 
     def _run(self, graph: Compiled, part: Partition) -> dict[str, Any]:
@@ -96,7 +114,9 @@ def explain(net: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     finally:
         watch.lists.remove(listed)
     breaks = [str(b.reason) for b in graph_break_reasons[before:] if b.graph_break]
-    return Explanation(listed, breaks, _failed_guards(net), getattr(net, "__name__", type(net).__name__))
+    return Explanation(
+        listed, breaks, _failed_guards(net), getattr(net, "__name__", type(net).__name__)
+    )
 
 
 class _Watching(list[Compiled]):
@@ -112,7 +132,9 @@ def _backward(result: Any, net: Any) -> None:
     """Runs the backward graphs, so that they are compiled."""
     from torch.utils import _pytree as pytree
 
-    leaves = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    leaves = [
+        t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad
+    ]
     parameters = [p for p in getattr(net, "parameters", list)() if p.requires_grad]
     if leaves and parameters:
         torch.autograd.grad([t.sum() for t in leaves], parameters, allow_unused=True)

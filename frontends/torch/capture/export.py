@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 
-import torch
-
 from tenon import DataError, Model, NotFoundError, UsageError, builder
 from tenon.builder import host, tracing
+
+import torch
 
 from ..decompositions.table import table
 from ..graph.node import BEYOND
@@ -45,7 +45,9 @@ def from_exported(
     host.open()
     host.device_text(device)
     graph = _graph_of(program)
-    return builder.model_of(graph, device, options=options, fallback=fallback, deterministic=deterministic)
+    return builder.model_of(
+        graph, device, options=options, fallback=fallback, deterministic=deterministic
+    )
 
 
 def load(path: str | os.PathLike[str], **given: Any) -> Model:
@@ -132,5 +134,3 @@ def _names(outputs: list[Any]) -> list[str]:
         name = node.name
         names.append(name if name not in names else f"{name}.{len(names)}")
     return names
-
-

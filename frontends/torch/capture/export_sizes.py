@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 import re
 
-import torch
-from torch.utils import _pytree as pytree
-
 from tenon import UsageError, builder
 from tenon.builder import tracing
+
+import torch
+from torch.utils import _pytree as pytree
 
 from ..graph.node import BEYOND
 from ..graph.size_constraints import at_most, below, differ, equal
@@ -47,7 +47,11 @@ def names(program: Program) -> dict[str, str]:
 def _inputs(program: Program) -> Iterator[tuple[str, torch.Tensor]]:
     given = set(program.graph_signature.user_inputs)
     for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in given and isinstance(node.meta.get("val"), torch.Tensor):
+        if (
+            node.op == "placeholder"
+            and node.name in given
+            and isinstance(node.meta.get("val"), torch.Tensor)
+        ):
             yield node.name, node.meta["val"]
 
 
@@ -82,7 +86,9 @@ def constrain(program: Program, walk: Walk) -> None:
             try:
                 _hold(ast.parse(guard, mode="eval").body, arguments)
             except (*BEYOND, ArithmeticError, AttributeError, LookupError, NameError) as error:
-                raise UsageError(f"the program holds only where {guard}, which a model cannot check", "T0640") from error
+                raise UsageError(
+                    f"the program holds only where {guard}, which a model cannot check", "T0640"
+                ) from error
 
 
 class _Sizes:
@@ -129,7 +135,9 @@ def _hold(guard: ast.expr, arguments: dict[str, Any]) -> None:
 
 def _value(side: ast.expr, arguments: dict[str, Any]) -> Size:
     code = compile(ast.Expression(side), "guard", "eval")
-    made = eval(code, {"__builtins__": {}, "L": arguments, "max": builder.larger, "min": builder.smaller})
+    made = eval(
+        code, {"__builtins__": {}, "L": arguments, "max": builder.larger, "min": builder.smaller}
+    )
     if not isinstance(made, (int, builder.Dim)):
         raise Unsupported("no size")
     return made

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import torch
-from torch import fx
-
 from tenon import Op, UsageError, builder, xp
 from tenon import compile as tenon_compile
 from tenon import op as tenon_op
 from tenon.builder import F64, I64, I64S, STRING, Dim, GraphTrace, tracing
+
+import torch
+from torch import fx
 
 from ..graph.node import DTYPES, Node, dtype_of
 from ..graph.sizes import expression
@@ -46,7 +46,9 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
         raise UsageError(f"{op.name} is an operator of torch already", "T0642")
     own = gradient is None and op.derivative is not None
     if own and Op.registered(f"{op.name}_backward") is not None:
-        raise UsageError(f"{op.name}_backward, the name of its derivative, is another op's", "T0642")
+        raise UsageError(
+            f"{op.name}_backward, the name of its derivative, is another op's", "T0642"
+        )
     library = _libraries.get(namespace) or _libraries.setdefault(namespace, _library(namespace))
     try:
         library.define(f"{name}({_parameters(op)}) -> {_results(results)}")
@@ -90,7 +92,9 @@ def _results(count: int) -> str:
     return "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
 
 
-def _split(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _split(
+    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
     """Arrays, and attributes by name."""
     import inspect
 
@@ -179,7 +183,10 @@ def _backward(op: Op, results: int) -> Op:
         return tuple(xp.zeros_like(x) if g is None else g for x, g in zip(arrays, made))
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    mine = [p.replace(kind=kind, default=p.empty) for p in inspect.signature(op.function).parameters.values()]
+    mine = [
+        p.replace(kind=kind, default=p.empty)
+        for p in inspect.signature(op.function).parameters.values()
+    ]
     upstream = [inspect.Parameter(f"gradient{i}", kind) for i in range(results)]
     derivative.__signature__ = inspect.Signature(upstream + mine)  # type: ignore[attr-defined]
     derivative.__doc__ = f"The derivative of {op.name}."
@@ -212,5 +219,3 @@ def _lowering(op: Op) -> Callable[..., Any]:
         return made if isinstance(n.fake, (tuple, list)) else made[0]
 
     return lower
-
-

@@ -6,10 +6,10 @@ import ctypes
 import functools
 import os
 
-import torch
-
 from tenon import logs
 from tenon.builder import host
+
+import torch
 
 
 @functools.cache
@@ -33,7 +33,9 @@ def share() -> bool:
             for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_max_threads")
         ]
     except (OSError, AttributeError) as error:
-        logs.log("perf", f"torch's threads were not found, so Tenon has threads of its own, too: {error}")
+        logs.log(
+            "perf", f"torch's threads were not found, so Tenon has threads of its own, too: {error}"
+        )
         return False
     host.use_openmp(*found)
     return True

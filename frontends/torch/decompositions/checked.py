@@ -32,7 +32,9 @@ def _one_hot() -> Any:
 def keep_checks(gm: fx.GraphModule) -> None:
     """Replaces such functions in a graph of Dynamo and in those inside it, such as branches and steps."""
     for module in gm.modules():
-        if isinstance(module, fx.GraphModule) and any([_keep_check(node) for node in module.graph.nodes]):
+        if isinstance(module, fx.GraphModule) and any(
+            [_keep_check(node) for node in module.graph.nodes]
+        ):
             module.recompile()
 
 

@@ -24,12 +24,18 @@ def _flex_attention(*args: Any) -> Any:
 def take_apart(gm: fx.GraphModule) -> None:
     """Replaces the operator in a graph of Dynamo and in those inside it."""
     for module in gm.modules():
-        if isinstance(module, fx.GraphModule) and any([_replace(node) for node in module.graph.nodes]):
+        if isinstance(module, fx.GraphModule) and any(
+            [_replace(node) for node in module.graph.nodes]
+        ):
             module.recompile()
 
 
 def _replace(node: fx.Node) -> bool:
-    if node.op != "call_function" or node.target is not torch.ops.higher_order.flex_attention or node.kwargs:
+    if (
+        node.op != "call_function"
+        or node.target is not torch.ops.higher_order.flex_attention
+        or node.kwargs
+    ):
         return False
     node.target = _flex_attention
     return True

@@ -24,7 +24,9 @@ def _wide(x: Tensor) -> Tensor:
 # ---- Order ----
 
 
-def _at(values: Tensor, order: Tensor, place: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+def _at(
+    values: Tensor, order: Tensor, place: Tensor, dim: int, keepdim: bool
+) -> tuple[Tensor, Tensor]:
     """Elements of a sorted tensor at places, one along the dim, and where they were."""
     found, where = values.gather(dim, place), order.gather(dim, place)
     return (found, where) if keepdim else (found.squeeze(dim), where.squeeze(dim))
@@ -124,7 +126,9 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Any:
     columns, step = [], 1
     for extent in reversed(x.shape):
         # Where a dim is 0, no number is left to divide.
-        columns.append(torch.where(numbers < 0, fill_value, numbers // max(step, 1) % max(extent, 1)))
+        columns.append(
+            torch.where(numbers < 0, fill_value, numbers // max(step, 1) % max(extent, 1))
+        )
         step *= extent
     return torch.stack(columns[::-1], 1) if columns else torch.zeros((size, 0), dtype=torch.int64)
 
@@ -202,10 +206,16 @@ def embedding_renorm(table: Tensor, indices: Tensor, max_norm: float, norm_type:
     at = indices.reshape(-1)
     rows = table.index_select(0, at)
     norm = _norm(_wide(rows), norm_type).to(rows.dtype).unsqueeze(-1)
-    return table.index_put((at,), torch.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows))
+    return table.index_put(
+        (at,), torch.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows)
+    )
 
 
-@composite("replication_pad1d_backward.default", "replication_pad2d_backward.default", "replication_pad3d_backward.default")
+@composite(
+    "replication_pad1d_backward.default",
+    "replication_pad2d_backward.default",
+    "replication_pad3d_backward.default",
+)
 def replication_pad_backward(g: Tensor, x: Tensor, padding: Sequence[int]) -> Any:
     """Each border gives what it got to the nearest element."""
     for i in range(len(padding) // 2):
@@ -240,7 +250,9 @@ def frexp(x: Tensor) -> Any:
 
 
 @composite("multinomial.default")
-def multinomial(p: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Any:
+def multinomial(
+    p: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None
+) -> Any:
     """With replacement by the distribution function, else by the largest of noisy logarithms."""
     if generator is not None or p.dtype not in (torch.float32, torch.float64):
         return NotImplemented
@@ -283,8 +295,14 @@ def normal(mean: Any, std: Any = 1.0, *, generator: Any = None) -> Any:
 
 
 @composite("normal.float_float")
-def normal_sized(mean: float, std: float, size: Sequence[int], *, generator: Any = None, **options: Any) -> Any:
-    return NotImplemented if generator is not None else torch.randn(size, dtype=options.get("dtype")) * std + mean
+def normal_sized(
+    mean: float, std: float, size: Sequence[int], *, generator: Any = None, **options: Any
+) -> Any:
+    return (
+        NotImplemented
+        if generator is not None
+        else torch.randn(size, dtype=options.get("dtype")) * std + mean
+    )
 
 
 def _is_whole(dtype: Any) -> bool:
@@ -293,7 +311,9 @@ def _is_whole(dtype: Any) -> bool:
 
 def _between(start: Any, end: Any, steps: int, dtype: Any) -> Tensor:
     """As eager mode steps where the result is whole: between whole ends, in double precision."""
-    start, end = (v.to(dtype).double() if isinstance(v, torch.Tensor) else float(int(v)) for v in (start, end))
+    start, end = (
+        v.to(dtype).double() if isinstance(v, torch.Tensor) else float(int(v)) for v in (start, end)
+    )
     at = torch.arange(steps, dtype=torch.float64)
     if steps < 2:
         return at + start
@@ -305,17 +325,29 @@ def _options(dtype: Any, options: Any) -> Any:
     return {"dtype": dtype, "device": options.get("device") or torch.device("cpu")}
 
 
-@composite("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor", "linspace.default")
+@composite(
+    "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor", "linspace.default"
+)
 def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, **options: Any) -> Any:
     if _is_whole(dtype):
         return _between(start, end, steps, dtype).to(dtype)
     return torch._refs.linspace(start, end, steps, **_options(dtype, options))
 
 
-@composite("logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor", "logspace.default")
-def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, **options: Any) -> Any:
-    if _is_whole(dtype) and steps == 1:  # the only number of steps with which eager mode keeps a fraction
-        start = start.double() if isinstance(start, torch.Tensor) else torch.full((), float(start), dtype=torch.float64)
+@composite(
+    "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor", "logspace.default"
+)
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, **options: Any
+) -> Any:
+    if (
+        _is_whole(dtype) and steps == 1
+    ):  # the only number of steps with which eager mode keeps a fraction
+        start = (
+            start.double()
+            if isinstance(start, torch.Tensor)
+            else torch.full((), float(start), dtype=torch.float64)
+        )
         return torch.pow(base, start).to(dtype).reshape(1)
     if _is_whole(dtype):
         return torch.pow(base, _between(start, end, steps, dtype)).to(dtype)

@@ -24,7 +24,11 @@ _A = -0.75  # of the cubic kernel
 
 def _unnormalized(x: Tensor, size: Any, align: bool) -> tuple[Tensor, Any]:
     """A place in elements, and what a step of the grid is in them."""
-    return ((x + 1) / 2 * (size - 1), (size - 1) / 2) if align else (((x + 1) * size - 1) / 2, size / 2)
+    return (
+        ((x + 1) / 2 * (size - 1), (size - 1) / 2)
+        if align
+        else (((x + 1) * size - 1) / 2, size / 2)
+    )
 
 
 def _padded(at: Tensor, size: Any, padding: int, align: bool) -> tuple[Tensor, Tensor]:
@@ -115,7 +119,11 @@ def grid_sampler_backward(
                 slopes[a] = slopes[a] + reduce(mul, rest, read * chosen[a][2])
     to_x = to_grid = None
     if wanted[0]:
-        to_x = torch.zeros_like(flat).scatter_add(2, torch.cat(places, 2), torch.cat(parts, 2)).reshape(x.shape)
+        to_x = (
+            torch.zeros_like(flat)
+            .scatter_add(2, torch.cat(places, 2), torch.cat(parts, 2))
+            .reshape(x.shape)
+        )
     if wanted[1] and mode == _NEAREST:
         to_grid = torch.zeros_like(grid)
     elif wanted[1]:

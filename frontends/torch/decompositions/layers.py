@@ -72,7 +72,10 @@ def encoder_layer(
         return F.linear(F.gelu(wide) if use_gelu else F.relu(wide), ffn_weight_2, ffn_bias_2)
 
     x = src
-    for step, weight, bias in ((attention, norm_weight_1, norm_bias_1), (inner, norm_weight_2, norm_bias_2)):
+    for step, weight, bias in (
+        (attention, norm_weight_1, norm_bias_1),
+        (inner, norm_weight_2, norm_bias_2),
+    ):
         x = x + step(F.layer_norm(x, (embed_dim,), weight, bias, eps) if norm_first else x)
         x = x if norm_first else F.layer_norm(x, (embed_dim,), weight, bias, eps)
     return x

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 @composite("linalg_pinv.atol_rtol_tensor")
-def pinv(x: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False) -> Any:
+def pinv(
+    x: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False
+) -> Any:
     if 0 in x.shape:
         return x.new_zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]))
     real = x.real.dtype if x.is_complex() else x.dtype
@@ -30,7 +32,9 @@ def pinv(x: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, h
         left, values, right = torch.linalg.svd(x, full_matrices=False)
     sizes = values.abs()
     least = torch.maximum(atol.unsqueeze(-1), rtol.unsqueeze(-1) * sizes.amax(-1, keepdim=True))
-    inverse = torch.where(sizes > least, 1 / values, torch.zeros_like(values)).to(x.dtype).unsqueeze(-2)
+    inverse = (
+        torch.where(sizes > least, 1 / values, torch.zeros_like(values)).to(x.dtype).unsqueeze(-2)
+    )
     return (left * inverse) @ left.mH if hermitian else (right.mH * inverse) @ left.mH
 
 
@@ -40,7 +44,9 @@ def _reflections(a: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     none = tau == 0  # a reflection that is the identity
     v = a[..., :count].tril(-1) + torch.eye(size, count, dtype=a.dtype)
     v = torch.where(none.unsqueeze(-2), torch.zeros_like(v), v)
-    diagonal = torch.where(none, torch.ones_like(tau), 1 / torch.where(none, torch.ones_like(tau), tau))
+    diagonal = torch.where(
+        none, torch.ones_like(tau), 1 / torch.where(none, torch.ones_like(tau), tau)
+    )
     return v, (v.mH @ v).triu(1) + torch.diag_embed(diagonal)
 
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def _result_dtype(*given: Any) -> torch.dtype:
-    dtype = functools.reduce(torch.promote_types, [g.dtype for g in given if isinstance(g, torch.Tensor)])
+    dtype = functools.reduce(
+        torch.promote_types, [g.dtype for g in given if isinstance(g, torch.Tensor)]
+    )
     return dtype if dtype.is_floating_point else torch.get_default_dtype()
 
 
@@ -94,7 +96,11 @@ def _k(x: Tensor, order: int, scaled: bool) -> Tensor:
     log = (low / 2).log()
     near = near - log * i0(low) if order == 0 else near / low + log * i1(low)
     far = _polynomial((series.K0_FAR, series.K1_FAR)[order], 4 / high - 1) / high.sqrt()
-    made = torch.where(x <= 2, near * low.exp(), far) if scaled else torch.where(x <= 2, near, far * (-high).exp())
+    made = (
+        torch.where(x <= 2, near * low.exp(), far)
+        if scaled
+        else torch.where(x <= 2, near, far * (-high).exp())
+    )
     return torch.where(x == 0, math.inf, torch.where((x < 0) | x.isnan(), math.nan, made))
 
 
@@ -155,7 +161,9 @@ def _y(x: Tensor, near: Tensor, order: int) -> Tensor:
 @special("special_bessel_y0.default")
 def y0(x: Tensor) -> Tensor:
     low = x.clamp(1e-300, 8)
-    return _y(x, _near(low, series.Y0_NEAR) + 2 / math.pi * low.log() * _near(low, series.J0_NEAR), 0)
+    return _y(
+        x, _near(low, series.Y0_NEAR) + 2 / math.pi * low.log() * _near(low, series.J0_NEAR), 0
+    )
 
 
 @special("special_bessel_y1.default")
@@ -246,7 +254,9 @@ def polygamma(order: int, x: Tensor) -> Any:
 # ---- Chebyshev polynomials ----
 
 
-def _chebyshev(x: Tensor, n: Tensor, inside: Any, outside: Any, at_one: Any, turned: Any = None) -> Tensor:
+def _chebyshev(
+    x: Tensor, n: Tensor, inside: Any, outside: Any, at_one: Any, turned: Any = None
+) -> Tensor:
     """In closed form: `inside` of the angle up to 1, `outside` beyond it, `at_one` at 1 itself.
 
     What is at -x has the sign of an odd degree, and for some kinds another function (`turned`).
@@ -267,7 +277,11 @@ def _chebyshev(x: Tensor, n: Tensor, inside: Any, outside: Any, at_one: Any, tur
 
 
 _T = (lambda n, t: (n * t).cos(), lambda n, t: (n * t).cosh(), lambda n: torch.ones_like(n))
-_U = (lambda n, t: ((n + 1) * t).sin() / t.sin(), lambda n, t: ((n + 1) * t).sinh() / t.sinh(), lambda n: n + 1)
+_U = (
+    lambda n, t: ((n + 1) * t).sin() / t.sin(),
+    lambda n, t: ((n + 1) * t).sinh() / t.sinh(),
+    lambda n: n + 1,
+)
 _V = (
     lambda n, t: ((n + 0.5) * t).cos() / (t / 2).cos(),
     lambda n, t: ((n + 0.5) * t).cosh() / (t / 2).cosh(),
@@ -290,7 +304,9 @@ def _add_chebyshev(kind: str, forms: tuple[Any, Any, Any], turned: Any) -> None:
             x, n = torch.broadcast_tensors(place(x), n)
             return _chebyshev(x, n, *forms, turned).to(dtype)
 
-        composite(*(f"special_{name}_polynomial_{kind}.{o}" for o in ("default", "x_scalar", "n_scalar")))(function)
+        composite(
+            *(f"special_{name}_polynomial_{kind}.{o}" for o in ("default", "x_scalar", "n_scalar"))
+        )(function)
 
     add("chebyshev", lambda x: x)
     add("shifted_chebyshev", lambda x: 2 * x - 1)

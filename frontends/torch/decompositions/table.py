@@ -41,10 +41,13 @@ def table() -> dict[Any, Callable[..., Any]]:
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     found: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
-    found.update({k: v for k, v in get_decompositions(_MORE).items()})
+    found.update(get_decompositions(_MORE))
     found.update(composites())
     found = {op: how for op, how in found.items() if find(op) is None}
-    return found | {op: _in_one_type(op) for op in (aten.native_layer_norm.default, aten.native_group_norm.default)}
+    return found | {
+        op: _in_one_type(op)
+        for op in (aten.native_layer_norm.default, aten.native_group_norm.default)
+    }
 
 
 def _in_one_type(op: Any) -> Callable[..., Any]:

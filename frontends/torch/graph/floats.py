@@ -89,7 +89,8 @@ class Number:
 def is_float(fake: Any) -> bool:
     """Whether a number of a graph is a float that its arguments decide."""
     return isinstance(fake, torch.SymFloat) and not any(
-        symbol_is_type(s, (SymT.UNBACKED_FLOAT, SymT.UNBACKED_INT)) for s in fake.node.expr.free_symbols
+        symbol_is_type(s, (SymT.UNBACKED_FLOAT, SymT.UNBACKED_INT))
+        for s in fake.node.expr.free_symbols
     )
 
 

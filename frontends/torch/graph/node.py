@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import torch
-from torch import fx
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
 from tenon import Error
 from tenon.builder import Dim, GraphTrace, SizeNeeded, Value, ops
 from tenon.builder import dtypes as dt
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .floats import Real
 from .sizes import Whole, size_in
@@ -32,7 +32,16 @@ DTYPES: dict[torch.dtype, dt.DType] = {
 }  # fmt: skip
 
 # What a lowering may raise because a node is beyond it: the node stays in torch.
-BEYOND = (Unsupported, Error, SizeNeeded, GuardOnDataDependentSymNode, TypeError, ValueError, OverflowError, NotImplementedError)
+BEYOND = (
+    Unsupported,
+    Error,
+    SizeNeeded,
+    GuardOnDataDependentSymNode,
+    TypeError,
+    ValueError,
+    OverflowError,
+    NotImplementedError,
+)
 
 
 def dtype_of(dtype: torch.dtype) -> dt.DType:
@@ -173,7 +182,9 @@ def checked(x: Value, holds: Value) -> Value:
     runs, and raises. It is the check of an index, which comes before anything is written.
     """
     zeros = ops.iota((1,), 0, dt.int64)
-    index = ops.select(holds, ops.like(ops.convert(holds, dt.int64), 0), ops.like(ops.convert(holds, dt.int64), 1))
+    index = ops.select(
+        holds, ops.like(ops.convert(holds, dt.int64), 0), ops.like(ops.convert(holds, dt.int64), 1)
+    )
     nothing = ops.one("take", zeros, index, dim=0, mode="in_bounds")
     return ops.one("add", x, ops.convert(nothing, x.dtype))
 
@@ -182,7 +193,9 @@ def checked_whole(x: Value, holds: Value) -> Value:
     """As `checked`, for a value of any type and one condition for all of it. Its bits stay as they are."""
     index = ops.select(holds, ops.scalar(0, dt.int64), ops.scalar(1, dt.int64))
     index = ops.reshape(index, (1,))
-    return ops.reshape(ops.one("take", ops.reshape(x, (1, *x.shape)), index, dim=0, mode="in_bounds"), x.shape)
+    return ops.reshape(
+        ops.one("take", ops.reshape(x, (1, *x.shape)), index, dim=0, mode="in_bounds"), x.shape
+    )
 
 
 def _wrapped(x: int, dtype: dt.DType) -> int:

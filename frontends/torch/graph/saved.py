@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-import torch
-
 from tenon.builder import ops
+
+import torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,11 @@ class Memory:
     """
 
     def __init__(self, fake: torch.Tensor, axes: list[int], extents: list[int], starts: list[int]):
-        self.view, self.strides, self.offset = tuple(fake.shape), tuple(fake.stride()), fake.storage_offset()
+        self.view, self.strides, self.offset = (
+            tuple(fake.shape),
+            tuple(fake.stride()),
+            fake.storage_offset(),
+        )
         self._axes, self._starts = axes, starts
         self.shape = tuple(extents)
         self._dense = torch.empty(extents, device="meta").stride()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sympy  # type: ignore[import-untyped,unused-ignore]
-
 from tenon import builder
 from tenon.builder import MAYBE, NO, YES, ops
 from tenon.builder import dtypes as dt

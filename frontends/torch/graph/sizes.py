@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 
 import sympy  # type: ignore[import-untyped,unused-ignore]
+from tenon import builder
+from tenon.builder import Dim, GraphTrace
+
 import torch
 from torch.utils._sympy import functions as sf
 from torch.utils._sympy.symbol import SymT, symbol_is_type
-
-from tenon import builder
-from tenon.builder import Dim, GraphTrace
 
 from .table import Unsupported
 
@@ -44,7 +44,12 @@ def is_found(size: Any) -> bool:
 
 def has_found(sizes: Sequence[Any]) -> bool:
     """Whether a symbol that some graph computes is in one of these sizes, or conditions on them."""
-    symbols = [s for size in sizes if isinstance(size, (torch.SymInt, torch.SymBool)) for s in size.node.expr.free_symbols]
+    symbols = [
+        s
+        for size in sizes
+        if isinstance(size, (torch.SymInt, torch.SymBool))
+        for s in size.node.expr.free_symbols
+    ]
     return any(symbol_is_type(s, SymT.UNBACKED_INT) for s in symbols)
 
 
@@ -201,7 +206,9 @@ class Numbers:
         code = f"lambda args, outs=(): (lambda {', '.join(names)}: [{texts}])({given})"
         import math
 
-        function: Callable[..., list[int]] = eval(code, {"math": math, "torch": torch, "_found": _found})
+        function: Callable[..., list[int]] = eval(
+            code, {"math": math, "torch": torch, "_found": _found}
+        )
         return function
 
     def _source(self, name: str) -> str:

@@ -27,7 +27,9 @@ class WalkTrace(GraphTrace):
     def __init__(self, name: str):
         super().__init__(name)
         self.found: dict[str, Size] = {}  # symbols of torch that this graph computes
-        self.read: dict[str, Value] = {}  # those that are elements, and become sizes when one is asked for
+        self.read: dict[
+            str, Value
+        ] = {}  # those that are elements, and become sizes when one is asked for
 
     def symbol(self, name: object, hint: int) -> Size:
         if name in self.read and name not in self.found:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import operator
 
-import torch
-from torch import fx
-
 from tenon.builder import NO, Value, ops, same, tracing
 from tenon.builder import dtypes as dt
+
+import torch
+from torch import fx
 
 from .floats import Number, Real, is_float
 from .node import BEYOND, Node, checked_whole, constant, dtype_of, fake_of
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-
 class Walk:
     """One walk over a graph. `unsupported` has the nodes that stay in torch, with the reason."""
 
@@ -41,14 +40,18 @@ class Walk:
         self.values: dict[fx.Node, Any] = {}
         self.unsupported: dict[fx.Node, str] = {}
         self.inputs: list[fx.Node] = []
-        self.memory: dict[fx.Node, Memory] = {}  # of inputs that a backward graph reads as views of it
+        self.memory: dict[
+            fx.Node, Memory
+        ] = {}  # of inputs that a backward graph reads as views of it
         self.is_backward = name == "backward"
         self.constants: dict[str, torch.Tensor] = {}  # values of placeholders that never change
         self.keep_inputs = False  # also those that are not read
         self.assertions: list[Value] = []  # conditions that a call fails without
         self.places: dict[int, Value] = {}  # where masks are set, by their numbers
         self.random = 0  # how many streams of random numbers were drawn
-        self.drawn: list[torch.SymInt | Number | None] = []  # further arguments: numbers of the call, None for the key
+        self.drawn: list[
+            torch.SymInt | Number | None
+        ] = []  # further arguments: numbers of the call, None for the key
         self._wholes: dict[str, Value] = {}
         self._reals: dict[fx.Node, Value] = {}
         self._key: Value | None = None
@@ -74,7 +77,11 @@ class Walk:
     def _placeholder(self, node: fx.Node) -> None:
         fake = node.meta.get("val")
         self.values[node] = Real(self, node) if is_float(fake) else fake
-        if isinstance(fake, torch.Tensor) and not _is_token(node) and (node.users or self.keep_inputs):
+        if (
+            isinstance(fake, torch.Tensor)
+            and not _is_token(node)
+            and (node.users or self.keep_inputs)
+        ):
             try:
                 if node.name in self.constants:
                     self.values[node] = constant(self.trace, self.constants[node.name])
@@ -93,7 +100,10 @@ class Walk:
         return value
 
     def _argument(self, fake: torch.Tensor, name: str, shape: Sequence[int] | None = None) -> Value:
-        if type(fake) is not torch.Tensor and type(fake).__name__ not in ("FakeTensor", "Parameter"):
+        if type(fake) is not torch.Tensor and type(fake).__name__ not in (
+            "FakeTensor",
+            "Parameter",
+        ):
             raise Unsupported(f"{type(fake).__name__} is a kind of tensor of its own")
         if fake.layout is not torch.strided or fake.is_quantized or fake.is_nested:
             raise Unsupported(f"a tensor of layout {fake.layout}")
@@ -126,7 +136,9 @@ class Walk:
                     raise Unsupported(f"{node.target} in its graph: {error}") from error
         (output,) = (n for n in gm.graph.nodes if n.op == "output")
         listed: Any = output.args[0]
-        results: list[Any] = [self._read(n) for n in (listed if isinstance(listed, (tuple, list)) else [listed])]
+        results: list[Any] = [
+            self._read(n) for n in (listed if isinstance(listed, (tuple, list)) else [listed])
+        ]
         if not all(isinstance(v, Value) for v in results):
             raise Unsupported("a result that is not a tensor")
         return results
@@ -163,7 +175,11 @@ class Walk:
             return Real(self, node)
         if node.target is torch.ops.aten._local_scalar_dense.default:
             return self._element(node, fake)
-        if isinstance(fake, (torch.SymInt, torch.SymBool, torch.SymFloat)) or fake is None and not _has_effect(node):
+        if (
+            isinstance(fake, (torch.SymInt, torch.SymBool, torch.SymFloat))
+            or fake is None
+            and not _has_effect(node)
+        ):
             return fake  # sizes are known by their expressions
         if node.target is torch.ops.aten._assert_scalar.default:
             return claim(self, fake_of(node.args[0]))
@@ -234,8 +250,12 @@ class Walk:
             raise Unsupported(f"the row gives {value.dtype.name} instead of {fake.dtype}")
         self.trace.learn(fake.shape, value.shape)
         shape = [size_in(self.trace, s) for s in fake.shape]
-        if len(shape) != len(value.shape) or any(same(a, b) == NO for a, b in zip(shape, value.shape)):
-            raise Unsupported(f"the row gives {ops.shape_text(value.shape)} instead of {tuple(fake.shape)}")
+        if len(shape) != len(value.shape) or any(
+            same(a, b) == NO for a, b in zip(shape, value.shape)
+        ):
+            raise Unsupported(
+                f"the row gives {ops.shape_text(value.shape)} instead of {tuple(fake.shape)}"
+            )
         return ops.reshape(value, shape) if has_found(fake.shape) else value
 
     def _locate(self, node: fx.Node) -> None:
@@ -271,7 +291,9 @@ class Walk:
         if node not in self._reals:
             if self.trace.depth or self.keep_inputs or node.graph is not self.graph:
                 raise Unsupported("a number that is known only when it runs")
-            placeholders = {n: i for i, n in enumerate(n for n in self.graph.nodes if n.op == "placeholder")}
+            placeholders = {
+                n: i for i, n in enumerate(n for n in self.graph.nodes if n.op == "placeholder")
+            }
             self.drawn.append(Number(node, placeholders))
             self._reals[node] = self.trace.argument(dt.float64, (), f"tenon.number.{node.name}")
         return self._reals[node]
@@ -298,7 +320,9 @@ class Walk:
         made = list(results)
         if self.assertions:
             sizes = [_estimate(v) for v in made]
-            i = min((i for i, size in enumerate(sizes) if size), key=sizes.__getitem__, default=None)
+            i = min(
+                (i for i, size in enumerate(sizes) if size), key=sizes.__getitem__, default=None
+            )
             if i is None:
                 raise Unsupported("an assertion without a result")
             holds = self.assertions[0]
@@ -334,7 +358,12 @@ def _has_effect(node: fx.Node) -> bool:
     name = str(node.target)
     if name.startswith("aten._assert_scalar."):
         return has_found((fake_of(node.args[0]),))
-    known = ("aten._assert_tensor_metadata.", "aten.sym_constrain", "aten.sym_size", "<built-in function")
+    known = (
+        "aten._assert_tensor_metadata.",
+        "aten.sym_constrain",
+        "aten.sym_size",
+        "<built-in function",
+    )
     return node.target is not operator.getitem and not name.startswith(known)
 
 
@@ -345,4 +374,8 @@ def _estimate(value: Value) -> int:
     """How many elements a value has. One with unknown sizes, which may be empty in a call, has 0 or
     at least `_UNSURE`."""
     known = math.prod(s for s in value.shape if isinstance(s, int))
-    return known if len(value.shape) == sum(isinstance(s, int) for s in value.shape) else known * _UNSURE
+    return (
+        known
+        if len(value.shape) == sum(isinstance(s, int) for s in value.shape)
+        else known * _UNSURE
+    )

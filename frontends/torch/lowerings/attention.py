@@ -12,7 +12,6 @@ from ..graph.table import Unsupported, lowering
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-
     from tenon.builder import Size
 
 
@@ -34,7 +33,12 @@ def _blocks(q: Value, k: Value) -> list[tuple[int, int | None]]:
     columns = k.shape[2]
     if not all(isinstance(s, int) for s in (batch, heads, rows, columns)):
         return [(0, None)]
-    assert isinstance(batch, int) and isinstance(heads, int) and isinstance(rows, int) and isinstance(columns, int)
+    assert (
+        isinstance(batch, int)
+        and isinstance(heads, int)
+        and isinstance(rows, int)
+        and isinstance(columns, int)
+    )
     total = batch * heads * rows * columns
     count = min(_BLOCKS_MOST, -(-total // _SCORES_MOST), -(-rows // 16))
     if count <= 1:
@@ -87,7 +91,9 @@ def _shared(x: Value, own: Size) -> Value:
     return ops.one("reduce_sum", ops.reshape(x, (batch, own, heads // own, *rest)), dims=(2,))
 
 
-def _scores(q: Value, k: Value, mask: Value | None, scale: float, causal: bool, first: int = 0) -> Value:
+def _scores(
+    q: Value, k: Value, mask: Value | None, scale: float, causal: bool, first: int = 0
+) -> Value:
     """q k' scale, with the mask; -inf where a key is not seen. In f32 at least. q begins with row `first`."""
     wide = dt.float64 if q.dtype is dt.float64 else dt.float32
     q, k = ops.convert(q, wide), ops.convert(k, wide)
@@ -122,7 +128,9 @@ def attention(
     k = _repeated(k, q.shape[1])
     logs = []
     for begin, end in _blocks(q, k):
-        scores = _scores(_rows(q, begin, end), k, _rows_of_mask(attn_mask, q, begin, end), factor, causal, begin)
+        scores = _scores(
+            _rows(q, begin, end), k, _rows_of_mask(attn_mask, q, begin, end), factor, causal, begin
+        )
         logs.append(ops.one("logsumexp", scores, dims=(3,)))
     return out, _joined(logs)
 
@@ -154,9 +162,13 @@ def attention_backward(
         to_v = _added(to_v, one("matmul", ops.transpose(weights, turned), g1))
         to_weights = one("matmul", g1, ops.transpose(v, turned))
         inner = one("reduce_sum", one("mul", g1, out1), dims=(3,))
-        to_scores = one("mul", weights, one("sub", to_weights, ops.broadcast_in(inner, scores.shape, (0, 1, 2))))
+        to_scores = one(
+            "mul", weights, one("sub", to_weights, ops.broadcast_in(inner, scores.shape, (0, 1, 2)))
+        )
         to_scores = one("mul", to_scores, ops.like(to_scores, factor))
         to_q.append(one("matmul", to_scores, k))
         to_k = _added(to_k, one("matmul", ops.transpose(to_scores, turned), q1))
     assert to_k is not None and to_v is not None  # there is a block
-    return tuple(ops.convert(t, n.dtype) for t in (_joined(to_q), _shared(to_k, own), _shared(to_v, own)))
+    return tuple(
+        ops.convert(t, n.dtype) for t in (_joined(to_q), _shared(to_k, own), _shared(to_v, own))
+    )

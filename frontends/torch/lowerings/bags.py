@@ -44,13 +44,17 @@ class _Bags:
         found = ops.one("searchsorted", ops.convert(offsets, dt.int64), self.places, right=1)
         found = ops.convert(found, dt.int64)
         self.bag = ops.one("sub", found, ops.like(found, 1))
-        self.counts = None if padding < 0 else ops.compare(self.indices, ops.like(self.indices, padding), 1)
+        self.counts = (
+            None if padding < 0 else ops.compare(self.indices, ops.like(self.indices, padding), 1)
+        )
 
     def kept(self, rows: Value, otherwise: Any = 0) -> Value:
         """Rows by index, where another number stands for those that do not count."""
         if self.counts is None:
             return rows
-        return ops.select(ops.broadcast_in(self.counts, rows.shape, (0,)), rows, ops.like(rows, otherwise))
+        return ops.select(
+            ops.broadcast_in(self.counts, rows.shape, (0,)), rows, ops.like(rows, otherwise)
+        )
 
     def sizes(self, bags: Size) -> Value:
         """How many indices of each bag count."""
@@ -62,9 +66,16 @@ def _checked_offsets(indices: Value, offsets: Value, has_last: bool) -> Value:
     """Offsets, in a call that fails where they are none."""
     given = ops.convert(offsets, dt.int64)
     number = ops.iota(given.shape, 0, dt.int64)
-    before = ops.one("take", given, ops.one("max", ops.one("sub", number, ops.like(number, 1)), ops.like(number, 0)), dim=0)
+    before = ops.one(
+        "take",
+        given,
+        ops.one("max", ops.one("sub", number, ops.like(number, 1)), ops.like(number, 0)),
+        dim=0,
+    )
     is_first = ops.compare(number, ops.like(number, 0), 0)
-    holds = ops.select(is_first, ops.compare(given, ops.like(given, 0), 0), ops.compare(given, before, 5))
+    holds = ops.select(
+        is_first, ops.compare(given, ops.like(given, 0), 0), ops.compare(given, before, 5)
+    )
     end = ops.broadcast_to(ops.size_value(indices.shape[0], dt.int64), given.shape)
     holds = ops.one("and", holds, ops.compare(given, end, 3))
     if has_last:
@@ -81,7 +92,9 @@ def embedding_bag(
 ) -> tuple[Value | None, ...]:  # fmt: skip
     """Bags; the bag of each index, the sizes of bags, and for the largest the row that it is from."""
     bags = _Bags(n, indices, _checked_offsets(indices, offsets, include_last_offset), padding_idx)
-    rows = ops.convert(ops.one("take", table, bags.indices, dim=0, mode="in_bounds"), wide(table.dtype))
+    rows = ops.convert(
+        ops.one("take", table, bags.indices, dim=0, mode="in_bounds"), wide(table.dtype)
+    )
     if per_sample_weights is not None:
         rows = ops.one("mul", rows, _along(ops.convert(per_sample_weights, rows.dtype), rows.shape))
     shape = n.shape
@@ -126,10 +139,14 @@ def _largest(n: Node, bags: _Bags, rows: Value, sizes: Value) -> tuple[Value, Va
         return made, None
     hit = bags.kept(ops.compare(rows, ops.one("take", most, bags.bag, dim=0), 0), False)
     place = ops.broadcast_in(bags.places, rows.shape, (0,))
-    place = ops.select(hit, place, ops.broadcast_to(ops.size_value(rows.shape[0], dt.int64), rows.shape))
+    place = ops.select(
+        hit, place, ops.broadcast_to(ops.size_value(rows.shape[0], dt.int64), rows.shape)
+    )
     start = ops.broadcast_to(ops.size_value(rows.shape[0], dt.int64), shape)
     first = _into(start, bags.bag, place, "min")
-    indices = ops.concat([bags.indices, ops.full((1,), 0, dt.int64)], 0)  # the last one for empty bags
+    indices = ops.concat(
+        [bags.indices, ops.full((1,), 0, dt.int64)], 0
+    )  # the last one for empty bags
     return made, ops.one("take", indices, first, dim=0)
 
 
@@ -151,7 +168,9 @@ def embedding_bag_backward(
         is_empty = _along(ops.compare(bag_size, ops.like(bag_size, 0), 0), g.shape)
         given = ops.select(is_empty, ops.like(g, 0), g)
         at = ops.convert(maximum_indices, dt.int64)
-        return ops.convert(ops.one("scatter_elements", start, at, given, dim=0, kind="add"), n.dtype)
+        return ops.convert(
+            ops.one("scatter_elements", start, at, given, dim=0, kind="add"), n.dtype
+        )
     bags = _Bags(n, indices, offsets, padding_idx)
     if mode == _MEAN:
         count = ops.one("max", bag_size, ops.like(bag_size, 1))

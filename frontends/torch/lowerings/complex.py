@@ -44,7 +44,12 @@ def imag(n: Node, x: Value) -> Value:
     return ops.one("imag", x)
 
 
-@lowering("aten._conj.default", "aten._conj_physical.default", "aten.conj_physical.default", "aten.conj.default")
+@lowering(
+    "aten._conj.default",
+    "aten._conj_physical.default",
+    "aten.conj_physical.default",
+    "aten.conj.default",
+)
 def conj(n: Node, x: Value) -> Value:
     return ops.one("conj", x) if dt.is_complex(x.dtype) else x
 
@@ -88,7 +93,9 @@ def _length(size: object) -> int:
     return size
 
 
-def _transform(x: Value, kind: str, dims: Sequence[int], lengths: Sequence[int], norm: str) -> Value:
+def _transform(
+    x: Value, kind: str, dims: Sequence[int], lengths: Sequence[int], norm: str
+) -> Value:
     if any(n < 1 for n in lengths):
         raise Unsupported("a transform of nothing")
     given = (
@@ -124,7 +131,9 @@ def fft_r2c(n: Node, x: Value, dim: Sequence[int], normalization: int, onesided:
 
 
 @lowering("aten._fft_c2r.default")
-def fft_c2r(n: Node, x: Value, dim: Sequence[int], normalization: int, last_dim_size: object) -> Value:
+def fft_c2r(
+    n: Node, x: Value, dim: Sequence[int], normalization: int, last_dim_size: object
+) -> Value:
     dims = _axes(x, dim)
     lengths = [_length(x.shape[d]) for d in dims[:-1]] + [_length(last_dim_size)]
     half = lengths[-1] // 2 + 1

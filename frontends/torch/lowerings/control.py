@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 
-import torch
-from torch import fx
-
 from tenon.builder import Value, larger, ops
 from tenon.builder import dtypes as dt
+
+import torch
+from torch import fx
 
 from ..graph.node import Node
 from ..graph.table import Unsupported, find, lowering
@@ -56,7 +56,9 @@ def _tensors(values: Sequence[Any]) -> list[Value]:
 
 def _like(made: Sequence[Value], types: Sequence[Value]) -> list[Value]:
     """What a step makes, checked to be as what it was given."""
-    if len(made) < len(types) or any(a.dtype is not b.dtype or len(a.shape) != len(b.shape) for a, b in zip(made, types)):
+    if len(made) < len(types) or any(
+        a.dtype is not b.dtype or len(a.shape) != len(b.shape) for a, b in zip(made, types)
+    ):
         raise Unsupported("a step that changes the types of what it is given")
     return [ops.reshape(a, b.shape) for a, b in zip(made, types)]
 
@@ -77,11 +79,18 @@ def assert_async(n: Node, holds: Value, message: str = "") -> None:
 
 def assert_all(n: Node, holds: Value) -> None:
     """An assertion of every element."""
-    assert_async(n, ops.one("reduce_and", holds, dims=tuple(range(len(holds.shape)))) if holds.shape else holds)
+    assert_async(
+        n,
+        ops.one("reduce_and", holds, dims=tuple(range(len(holds.shape)))) if holds.shape else holds,
+    )
 
 
 # Effects that are an assertion: a program has no others.
-_ASSERTIONS = ("aten._linalg_check_errors.default", "aten._assert_async.default", "aten._assert_async.msg")
+_ASSERTIONS = (
+    "aten._linalg_check_errors.default",
+    "aten._assert_async.default",
+    "aten._assert_async.msg",
+)
 
 
 @lowering("aten._linalg_check_errors.default")
@@ -91,7 +100,9 @@ def linalg_check_errors(n: Node, info: Value, api_name: str, *, is_matrix: bool)
 
 
 @lowering("with_effects")
-def with_effects(n: Node, token: Any, effect: Any, *args: Any, **given: Any) -> tuple[Value | None, ...]:
+def with_effects(
+    n: Node, token: Any, effect: Any, *args: Any, **given: Any
+) -> tuple[Value | None, ...]:
     """An assertion, and the token of the next effect. Others stay in torch, in the order of their tokens."""
     found = find(effect) if str(effect) in _ASSERTIONS else None
     if found is None:
@@ -109,14 +120,18 @@ def cond(n: Node, chosen: Any, yes: Any, no: Any, operands: Sequence[Any]) -> tu
         return tuple(ops.select(ops.broadcast_to(p, a.shape), a, b) for a, b in pairs)
 
     def branch(graph: Any) -> Callable[[], Sequence[Value]]:
-        return lambda: [ops.reshape(v, n.shape_of(f)) for v, f in zip(n.walk.inline(graph, operands), n.fakes)]
+        return lambda: [
+            ops.reshape(v, n.shape_of(f)) for v, f in zip(n.walk.inline(graph, operands), n.fakes)
+        ]
 
     regions = [n.trace.region([], branch(graph)) for graph in (no, yes)]
     return n.trace.emit("switch", [p], (), regions)
 
 
 @lowering("while_loop")
-def while_loop(n: Node, condition: Any, body: Any, first: Sequence[Any], more: Sequence[Any] = ()) -> tuple[Value, ...]:
+def while_loop(
+    n: Node, condition: Any, body: Any, first: Sequence[Any], more: Sequence[Any] = ()
+) -> tuple[Value, ...]:
     """The carried values at the end."""
     return _loop(n, condition, body, _tensors(first), more, False)
 
@@ -135,7 +150,9 @@ def while_loop_stack_output(
     return tuple(stacks)
 
 
-def _loop(n: Node, condition: Any, body: Any, carried: list[Value], more: Sequence[Any], stacked: bool) -> tuple[Value, ...]:
+def _loop(
+    n: Node, condition: Any, body: Any, carried: list[Value], more: Sequence[Any], stacked: bool
+) -> tuple[Value, ...]:
     """The carried values at the end, and if asked for those after each step."""
 
     def goes_on(*args: Value) -> Sequence[Value]:
@@ -162,7 +179,9 @@ def gcd(n: Node, a: Value, b: Value) -> Value:
 
     def goes_on(x: Value, y: Value) -> Sequence[Value]:
         left = ops.compare(y, zero, 1)
-        return [ops.one("reduce_or", left, dims=tuple(range(len(left.shape)))) if left.shape else left]
+        return [
+            ops.one("reduce_or", left, dims=tuple(range(len(left.shape)))) if left.shape else left
+        ]
 
     def step(x: Value, y: Value) -> Sequence[Value]:
         done = ops.compare(y, zero, 0)
@@ -183,7 +202,9 @@ def lcm(n: Node, a: Value, b: Value) -> Value:
 
 
 @lowering("scan")
-def scan(n: Node, step: Any, first: Sequence[Any], xs: Sequence[Any], more: Sequence[Any] = ()) -> tuple[Value, ...]:
+def scan(
+    n: Node, step: Any, first: Sequence[Any], xs: Sequence[Any], more: Sequence[Any] = ()
+) -> tuple[Value, ...]:
     """The states after the last step, then what the steps give, one below the other."""
     states, rows = _tensors(first), _tensors(xs)
     if not rows:
@@ -221,7 +242,9 @@ def map_impl(n: Node, step: Any, xs: Sequence[Any], more: Sequence[Any] = ()) ->
 
 
 @lowering("associative_scan")
-def associative_scan(n: Node, step: Any, xs: Sequence[Any], more: Sequence[Any] = ()) -> tuple[Value, ...]:
+def associative_scan(
+    n: Node, step: Any, xs: Sequence[Any], more: Sequence[Any] = ()
+) -> tuple[Value, ...]:
     """What is combined up to each place: the first as it is, and a scan over the others."""
     rows = _tensors(xs)
     first = [ops.slice_axis(x, 0, 0, 1) for x in rows]
@@ -237,6 +260,8 @@ def associative_scan(n: Node, step: Any, xs: Sequence[Any], more: Sequence[Any] 
         made = _like(n.walk.inline(step, [*args, *more]), states)
         return [*made, *made]
 
-    region = n.trace.region([*states, *(ops.reshape(f, s.shape) for f, s in zip(first, states))], body)
+    region = n.trace.region(
+        [*states, *(ops.reshape(f, s.shape) for f, s in zip(first, states))], body
+    )
     made = n.trace.emit("scan", [*states, *rest], ops.attrs(carry=len(states)), [region])
     return tuple(ops.concat([a, b], 0) for a, b in zip(first, made[len(states) :]))

@@ -37,7 +37,9 @@ def one_hot(n: Node, x: Value, num_classes: Any) -> Value:
     numbers = ops.iota((num_classes,), 0, dt.int64)
     index = ops.one("take", numbers, ops.convert(x, dt.int64), dim=0, mode="in_bounds")
     last = len(n.shape) - 1
-    same = ops.compare(ops.iota(n.shape, last, dt.int64), ops.broadcast_in(index, n.shape, range(last)), 0)
+    same = ops.compare(
+        ops.iota(n.shape, last, dt.int64), ops.broadcast_in(index, n.shape, range(last)), 0
+    )
     return ops.convert(same, n.dtype)
 
 
@@ -55,57 +57,108 @@ def _cut_to(n: Node, x: Value, index: Value, dim: int) -> Value:
     if len(index.shape) != len(x.shape):
         return x
     for axis, size in enumerate(index.shape):
-        if axis != dim and isinstance(size, int) and isinstance(x.shape[axis], int) and size < x.shape[axis]:
+        if (
+            axis != dim
+            and isinstance(size, int)
+            and isinstance(x.shape[axis], int)
+            and size < x.shape[axis]
+        ):
             x = ops.slice_axis(x, axis, 0, size)
     return x
 
 
-_KINDS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add", "multiply": "mul"}
+_KINDS = {
+    "sum": "add",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+    "add": "add",
+    "multiply": "mul",
+}
 
 
-@lowering("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default", "aten.scatter_reduce.two", "aten.scatter.reduce", "aten.scatter.value_reduce")
-def scatter(n: Node, x: Value, dim: int, index: Value, source: Any, reduce: str | None = None, *, include_self: bool = True) -> Value:
+@lowering(
+    "aten.scatter.src",
+    "aten.scatter.value",
+    "aten.scatter_add.default",
+    "aten.scatter_reduce.two",
+    "aten.scatter.reduce",
+    "aten.scatter.value_reduce",
+)
+def scatter(
+    n: Node,
+    x: Value,
+    dim: int,
+    index: Value,
+    source: Any,
+    reduce: str | None = None,
+    *,
+    include_self: bool = True,
+) -> Value:
     name = str(n.node.target)
     kind = "add" if "scatter_add" in name else _KINDS.get(reduce or "", "set")
     if n.dtype is dt.bool_ and kind != "set":
         return _of_booleans(n, kind, x, dim, index, source, include_self)
     if not x.shape:
         x1, index1 = ops.reshape(x, (1,)), ops.reshape(index, (1,))
-        source1 = ops.reshape(n.typed(source, n.dtype), (1,)) if isinstance(source, Value) else n.spread(source, n.dtype, (1,))
+        source1 = (
+            ops.reshape(n.typed(source, n.dtype), (1,))
+            if isinstance(source, Value)
+            else n.spread(source, n.dtype, (1,))
+        )
         if reduce == "mean" or not include_self:
             return n.reshape(reduce_at(n, x1, index1, source1, 0, reduce or "", include_self))
-        return n.reshape(ops.one("scatter_elements", x1, index1, source1, dim=0, kind=kind, mode="in_bounds"))
+        return n.reshape(
+            ops.one("scatter_elements", x1, index1, source1, dim=0, kind=kind, mode="in_bounds")
+        )
     dim = axis_of(dim, len(x.shape))
     if not index.shape:
         index = ops.reshape(index, (1,) * len(x.shape))
     if isinstance(source, Value):
         source = source if source.shape else ops.reshape(source, (1,) * len(x.shape))
         for axis, size in enumerate(index.shape):  # torch reads as many as there are indices
-            if isinstance(size, int) and isinstance(source.shape[axis], int) and size < source.shape[axis]:
+            if (
+                isinstance(size, int)
+                and isinstance(source.shape[axis], int)
+                and size < source.shape[axis]
+            ):
                 source = ops.slice_axis(source, axis, 0, size)
     source = n.spread(source, n.dtype, index.shape)
     if reduce == "mean" or not include_self:
         return reduce_at(n, x, index, source, dim, reduce or "", include_self)
     x, source = added_up(kind, x), added_up(kind, source)
-    return ops.convert(ops.one("scatter_elements", x, index, source, dim=dim, kind=kind, mode="in_bounds"), n.dtype)
+    return ops.convert(
+        ops.one("scatter_elements", x, index, source, dim=dim, kind=kind, mode="in_bounds"), n.dtype
+    )
 
 
-def _of_booleans(n: Node, kind: str, x: Value, dim: int, index: Value, source: Any, include_self: bool) -> Value:
+def _of_booleans(
+    n: Node, kind: str, x: Value, dim: int, index: Value, source: Any, include_self: bool
+) -> Value:
     """As numbers: a sum is whether one is true, a product whether all are."""
     if len(index.shape) != len(x.shape) or not isinstance(source, Value) or not x.shape:
         raise Unsupported("reducing single booleans")
     for axis, size in enumerate(index.shape):
-        if isinstance(size, int) and isinstance(source.shape[axis], int) and size < source.shape[axis]:
+        if (
+            isinstance(size, int)
+            and isinstance(source.shape[axis], int)
+            and size < source.shape[axis]
+        ):
             source = ops.slice_axis(source, axis, 0, size)
     numbers = [ops.convert(v, dt.uint8) for v in (x, source)]
     reduce = "amax" if kind in ("add", "max") else "amin"
-    out = reduce_at(n, numbers[0], index, numbers[1], axis_of(dim, len(x.shape)), reduce, include_self)
+    out = reduce_at(
+        n, numbers[0], index, numbers[1], axis_of(dim, len(x.shape)), reduce, include_self
+    )
     return ops.convert(out, dt.bool_)
 
 
 @lowering("aten.index_add.default", "aten.index_copy.default")
 def index_add(n: Node, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1) -> Value:
-    kind, wanted = "add" if "index_add" in str(n.node.target) else "set", n.shape_of(fake_of(n.node.args[3]))
+    kind, wanted = (
+        "add" if "index_add" in str(n.node.target) else "set",
+        n.shape_of(fake_of(n.node.args[3])),
+    )
     if not x.shape:
         x, wanted = ops.reshape(x, (1,)), (1,)
     dim = axis_of(dim, len(x.shape))
@@ -123,7 +176,9 @@ def index_add(n: Node, x: Value, dim: int, index: Value, source: Value, *, alpha
     return n.reshape(ops.convert(out, n.dtype))
 
 
-def _lists(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[Value, list[Value], list[int]]:
+def _lists(
+    n: Node, x: Value, indices: Sequence[Value | None]
+) -> tuple[Value, list[Value], list[int]]:
     """x, lists of indices, and their axes."""
     x, indices, places = without_masks(n, x, indices)
     found = [(v, i) for i, v in enumerate(indices) if v is not None]
@@ -143,7 +198,9 @@ def index(n: Node, x: Value, indices: Sequence[Value | None]) -> Value:
     vectors = [ops.reshape(ops.broadcast_to(v, shape), (*shape, 1)) for v in lists]
     count = len(at)
     taken = _gathered(moved, ops.concat(vectors, len(shape)), count, len(shape))
-    if at == list(range(at[0], at[0] + count)) and at[0]:  # the result of adjacent lists stays there
+    if (
+        at == list(range(at[0], at[0] + count)) and at[0]
+    ):  # the result of adjacent lists stays there
         taken = ops.transpose(taken, _move_back(len(shape), len(rest), at[0]))
     return n.learn(taken)
 
@@ -175,7 +232,9 @@ def _gathered(x: Value, vectors: Value, count: int, rank: int) -> Value:
 
 
 @lowering("aten.index_put.default", "aten._unsafe_index_put.default")
-def index_put(n: Node, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
+def index_put(
+    n: Node, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
+) -> Value:
     mask = indices[0]
     if len(indices) == 1 and mask is not None and mask.dtype is dt.bool_:
         return _masked_put(n, x, mask, values, accumulate)
@@ -189,7 +248,9 @@ def index_put(n: Node, x: Value, indices: Sequence[Value | None], values: Value,
     if adjacent and at[0]:
         whole = (*kept[: at[0]], *shape, *kept[at[0] :])
         back = _move_back(len(shape), len(rest), at[0])
-        updates = ops.transpose(ops.broadcast_to(values, whole), [back.index(i) for i in range(len(back))])
+        updates = ops.transpose(
+            ops.broadcast_to(values, whole), [back.index(i) for i in range(len(back))]
+        )
     else:
         updates = ops.broadcast_to(values, (*shape, *kept))
     kind = "add" if accumulate else "set"
@@ -202,7 +263,9 @@ def index_put(n: Node, x: Value, indices: Sequence[Value | None], values: Value,
     return n.reshape(ops.transpose(put, [order.index(i) for i in range(len(order))]))
 
 
-def scattered(x: Value, lists: list[Value], updates: Value, shape: tuple[Size, ...], kind: str) -> Value:
+def scattered(
+    x: Value, lists: list[Value], updates: Value, shape: tuple[Size, ...], kind: str
+) -> Value:
     from tenon.builder import I64, I64S, STRING
 
     rank, count = len(shape), len(lists)
@@ -232,9 +295,15 @@ def _masked_put(n: Node, x: Value, mask: Value, values: Value, accumulate: bool)
 def _in_order(n: Node, x: Value, mask: Value, values: Value) -> Value:
     """The values in the order of the places of the mask that are set; x's shape."""
     rest = x.shape[len(mask.shape) :]
-    if len(values.shape) != 1 + len(rest) or isinstance(values.shape[0], int) and values.shape[0] == 1:
+    if (
+        len(values.shape) != 1 + len(rest)
+        or isinstance(values.shape[0], int)
+        and values.shape[0] == 1
+    ):
         value = ops.broadcast_to(values, (1, *rest))
-        return ops.broadcast_in(ops.reshape(value, rest), x.shape, range(len(mask.shape), len(x.shape)))
+        return ops.broadcast_in(
+            ops.reshape(value, rest), x.shape, range(len(mask.shape), len(x.shape))
+        )
     number = ops.convert(flat(mask), dt.int64)
     before = ops.one("sub", ops.one("cumsum", number, dim=0), number)
     values = _as_many(n, ops.broadcast_to(values, (values.shape[0], *rest)), mask, number)
@@ -246,7 +315,9 @@ def _as_many(n: Node, values: Value, mask: Value, number: Value) -> Value:
     size, found = values.shape[0], n.walk.places.get(mask.id)
     is_sure = found is not None and same(found.shape[0], size) == YES
     if not isinstance(size, int) or size == 0:  # a row that no place reads
-        row = ops.full((1, *values.shape[1:]), False if values.dtype is dt.bool_ else 0, values.dtype)
+        row = ops.full(
+            (1, *values.shape[1:]), False if values.dtype is dt.bool_ else 0, values.dtype
+        )
         values = ops.concat([values, row], 0)
     if is_sure:
         return values

@@ -100,11 +100,17 @@ def _at(order: Value, place: Value) -> Value:
     return ops.reshape(ops.one("take_along", order, index, dim=1, mode="clip"), place.shape)
 
 
-def _in_steps(n: Node, order: Value, given: Value, step: Callable[[Value, Value, Value], tuple[Value, ...]]) -> tuple[Value, ...]:
+def _in_steps(
+    n: Node, order: Value, given: Value, step: Callable[[Value, Value, Value], tuple[Value, ...]]
+) -> tuple[Value, ...]:
     """A scan over places i: step(order, i, given[:, i]) gives the next order, and results."""
     numbers = ops.iota((given.shape[1],), 0, dt.int64)
     columns = _turned(given)
-    types = [order, ops.reshape(ops.slice_axis(numbers, 0, 0, 1), ()), ops.reshape(ops.slice_axis(columns, 0, 0, 1), columns.shape[1:])]
+    types = [
+        order,
+        ops.reshape(ops.slice_axis(numbers, 0, 0, 1), ()),
+        ops.reshape(ops.slice_axis(columns, 0, 0, 1), columns.shape[1:]),
+    ]
     region = n.trace.region(types, step)
     return n.trace.emit("scan", [order, numbers, columns], ops.attrs(carry=1), [region])
 
@@ -152,7 +158,9 @@ def _inverse(order: Value) -> Value:
     """Where each row went."""
     last = len(order.shape) - 1
     grid = (*order.shape, order.shape[-1])
-    hit = ops.compare(ops.broadcast_in(order, grid, tuple(range(last + 1))), ops.iota(grid, last + 1, dt.int64), 0)
+    hit = ops.compare(
+        ops.broadcast_in(order, grid, tuple(range(last + 1))), ops.iota(grid, last + 1, dt.int64), 0
+    )
     return ops.convert(ops.one("argmax", ops.convert(hit, dt.int32), dim=last), dt.int64)
 
 
@@ -166,7 +174,11 @@ def _permutation(order: Value, dtype: dt.DType) -> Value:
     """P with a = P L U: a 1 in column i at row order[i]."""
     last = len(order.shape)
     grid = (*order.shape, order.shape[-1])
-    hit = ops.compare(ops.iota(grid, last - 1, dt.int64), ops.broadcast_in(order, grid, (*range(last - 1), last)), 0)
+    hit = ops.compare(
+        ops.iota(grid, last - 1, dt.int64),
+        ops.broadcast_in(order, grid, (*range(last - 1), last)),
+        0,
+    )
     return ops.convert(hit, dtype)
 
 
@@ -175,7 +187,9 @@ def _unpacked(packed: Value) -> tuple[Value, Value]:
     rows, columns = packed.shape[-2:]
     n, k = len(packed.shape), builder.smaller(rows, columns)
     lower = ops.one("tril_triu", ops.slice_axis(packed, n - 1, 0, k), upper=0, diagonal=-1)
-    ones = ops.compare(ops.iota(lower.shape, n - 2, dt.int64), ops.iota(lower.shape, n - 1, dt.int64), 0)
+    ones = ops.compare(
+        ops.iota(lower.shape, n - 2, dt.int64), ops.iota(lower.shape, n - 1, dt.int64), 0
+    )
     upper = ops.one("tril_triu", ops.slice_axis(packed, n - 2, 0, k), upper=1, diagonal=0)
     return ops.select(ones, ops.like(lower, 1), lower), upper
 
@@ -190,7 +204,9 @@ def _solved(packed: Value, order: Value, b: Value, adjoint: bool = False) -> Val
         return b
     if adjoint:
         b = ops.one("triangular_solve", packed, b, upper=1, form="adjoint")
-        return _rows_at(ops.one("triangular_solve", packed, b, upper=0, unit=1, form="adjoint"), _inverse(order))
+        return _rows_at(
+            ops.one("triangular_solve", packed, b, upper=0, unit=1, form="adjoint"), _inverse(order)
+        )
     b = ops.one("triangular_solve", packed, _rows_at(b, order), upper=0, unit=1)
     return ops.one("triangular_solve", packed, b, upper=1)
 
@@ -204,7 +220,9 @@ def _pivoted(pivot: bool) -> None:
 
 
 @lowering("aten.linalg_lu_factor_ex.default")
-def lu_factor_ex(n: Node, x: Value, *, pivot: bool = True, check_errors: bool = False) -> tuple[Value | None, ...]:
+def lu_factor_ex(
+    n: Node, x: Value, *, pivot: bool = True, check_errors: bool = False
+) -> tuple[Value | None, ...]:
     _unchecked(check_errors)
     _pivoted(pivot)
     packed, order, _ = _results("lu", _matrices(x))
@@ -220,14 +238,18 @@ def lu(n: Node, x: Value, *, pivot: bool = True) -> tuple[Value | None, ...]:
 
 
 @lowering("aten.lu_unpack.default")
-def lu_unpack(n: Node, packed: Value, pivots: Value, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Value | None, ...]:
+def lu_unpack(
+    n: Node, packed: Value, pivots: Value, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Value | None, ...]:
     lower, upper = _unpacked(_matrices(packed)) if unpack_data else (None, None)
     order = _order_of(n, pivots, packed.shape[-2]) if unpack_pivots else None
     return order and _permutation(order, packed.dtype), lower, upper
 
 
 @lowering("aten.linalg_lu_solve.default")
-def lu_solve(n: Node, packed: Value, pivots: Value, b: Value, *, left: bool = True, adjoint: bool = False) -> Value:
+def lu_solve(
+    n: Node, packed: Value, pivots: Value, b: Value, *, left: bool = True, adjoint: bool = False
+) -> Value:
     order = _order_of(n, pivots, _matrices(packed).shape[-2])
     if left:
         return _solved(packed, order, b, adjoint)
@@ -240,12 +262,16 @@ def _factored_for_det(n: Node, i: int, x: Value) -> tuple[Value | None, Value | 
     if not (n.is_read(i) or n.is_read(i + 1)):
         return None, None
     fake = fake_of(n.node.args[0])
-    packed, order, _ = _results("lu", _turned(x) if fake.is_contiguous() and not fake.is_complex() else x)
+    packed, order, _ = _results(
+        "lu", _turned(x) if fake.is_contiguous() and not fake.is_complex() else x
+    )
     return packed, _pivots_of(n, order, x.shape[-1]) if n.is_read(i + 1) else None
 
 
 @lowering("aten.linalg_cholesky_ex.default")
-def cholesky_ex(n: Node, x: Value, *, upper: bool = False, check_errors: bool = False) -> tuple[Value | None, ...]:
+def cholesky_ex(
+    n: Node, x: Value, *, upper: bool = False, check_errors: bool = False
+) -> tuple[Value | None, ...]:
     _unchecked(check_errors)
     factor = _results("cholesky", _matrices(x), upper=upper)[0]
     if not n.is_read(1):
@@ -261,7 +287,9 @@ def inv_ex(n: Node, x: Value, *, check_errors: bool = False) -> tuple[Value | No
 
 
 @lowering("aten._linalg_solve_ex.default")
-def solve_ex(n: Node, a: Value, b: Value, *, left: bool = True, check_errors: bool = False) -> tuple[Value | None, ...]:
+def solve_ex(
+    n: Node, a: Value, b: Value, *, left: bool = True, check_errors: bool = False
+) -> tuple[Value | None, ...]:
     _unchecked(check_errors)
     packed, order, _ = _results("lu", _matrices(a))
     vector = left and (len(b.shape) == 1 or len(b.shape) == len(a.shape) - 1 == len(n.shape))
@@ -293,7 +321,14 @@ def qr(n: Node, x: Value, mode: str = "reduced") -> tuple[Value | None, ...]:
 
 
 @lowering("aten._linalg_svd.default")
-def svd(n: Node, x: Value, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> tuple[Value | None, ...]:
+def svd(
+    n: Node,
+    x: Value,
+    full_matrices: bool = False,
+    compute_uv: bool = True,
+    *,
+    driver: str | None = None,
+) -> tuple[Value | None, ...]:
     u, s, vh = _results("svd", _matrices(x), full=full_matrices and compute_uv)
     return (u, s, vh) if compute_uv else (None, s, None)
 
@@ -310,9 +345,15 @@ def eig(n: Node, x: Value) -> tuple[Value | None, ...]:
 
 
 @lowering("aten.linalg_solve_triangular.default")
-def solve_triangular(n: Node, a: Value, b: Value, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Value:
+def solve_triangular(
+    n: Node, a: Value, b: Value, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Value:
     if not left:  # x a = b is a' x' = b'
-        return _turned(solve_triangular(n, _turned(a), _turned(b), upper=not upper, unitriangular=unitriangular))
+        return _turned(
+            solve_triangular(
+                n, _turned(a), _turned(b), upper=not upper, unitriangular=unitriangular
+            )
+        )
     stack = ops.broadcast_shapes(_matrices(a).shape[:-2], b.shape[:-2])
     a = ops.broadcast_to(a, (*stack, *a.shape[-2:]))
     b = ops.broadcast_to(b, (*stack, *b.shape[-2:]))
@@ -324,7 +365,9 @@ def solve_triangular(n: Node, a: Value, b: Value, *, upper: bool, left: bool = T
 
 def _stacked(a: Value, b: Value) -> tuple[Value, Value]:
     stack = ops.broadcast_shapes(_matrices(a).shape[:-2], b.shape[:-2])
-    return ops.broadcast_to(a, (*stack, *a.shape[-2:])), ops.broadcast_to(b, (*stack, *b.shape[-2:]))
+    return ops.broadcast_to(a, (*stack, *a.shape[-2:])), ops.broadcast_to(
+        b, (*stack, *b.shape[-2:])
+    )
 
 
 def _triangle_solved(a: Value, b: Value, **given: Any) -> Value:
@@ -365,5 +408,7 @@ def cholesky_solve(n: Node, b: Value, factor: Value, upper: bool = False) -> Val
 @lowering("aten.cholesky_inverse.default")
 def cholesky_inverse(n: Node, factor: Value, upper: bool = False) -> Value:
     last = len(factor.shape) - 1
-    ones = ops.compare(ops.iota(factor.shape, last - 1, dt.int64), ops.iota(factor.shape, last, dt.int64), 0)
+    ones = ops.compare(
+        ops.iota(factor.shape, last - 1, dt.int64), ops.iota(factor.shape, last, dt.int64), 0
+    )
     return _from_cholesky(ops.convert(ones, _matrices(factor).dtype), factor, upper)

@@ -44,7 +44,14 @@ def _with_vector(a: Value, b: Value) -> Value:
 @lowering("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default", "aten.addbmm.default")
 def addmm(n: Node, bias: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
     name = str(n.node.target).split(".")[1]
-    if name == "addmm" and len(bias.shape) == 1 and alpha == 1 and beta == 1 and dt.is_float(n.dtype) and _same(bias, b):
+    if (
+        name == "addmm"
+        and len(bias.shape) == 1
+        and alpha == 1
+        and beta == 1
+        and dt.is_float(n.dtype)
+        and _same(bias, b)
+    ):
         return ops.one("linear", a, b, bias)
     is_scaled = alpha != 1 or beta != 1 and beta != 0
     if is_scaled:  # a product that a type of 16 bits has not may be small once it is multiplied
@@ -80,7 +87,17 @@ def linear(n: Node, x: Value, w: Value, bias: Value | None = None) -> Value:
 
 
 @lowering("aten._trilinear.default")
-def trilinear(n: Node, a: Value, b: Value, c: Value, at_a: Any, at_b: Any, at_c: Any, over: Any, unroll: int = 1) -> Value:
+def trilinear(
+    n: Node,
+    a: Value,
+    b: Value,
+    c: Value,
+    at_a: Any,
+    at_b: Any,
+    at_c: Any,
+    over: Any,
+    unroll: int = 1,
+) -> Value:
     """The sum over some axes of three factors, each with new axes of size 1."""
     factors = []
     for x, at in ((a, at_a), (b, at_b), (c, at_c)):
@@ -105,13 +122,17 @@ def distances(n: Node, a: Value, b: Value, p: float, mode: Any) -> Value:
     skip = rank - 1 - len(a.shape)
     rows = ops.broadcast_in(a, grid, tuple(range(skip, rank - 2)) + (rank - 1,))
     others = rank - 1 - len(b.shape)
-    columns = ops.broadcast_in(b, grid, tuple(i for i in lead if i >= others) + (rank - 2, rank - 1))
+    columns = ops.broadcast_in(
+        b, grid, tuple(i for i in lead if i >= others) + (rank - 2, rank - 1)
+    )
     difference = ops.one("sub", rows, columns)
     return ops.one("norm", difference, dims=(rank - 1,), p=float(p))
 
 
 @lowering("transformers.grouped_mm_fallback.default", "aten._grouped_mm.default")
-def grouped_mm(n: Node, x: Value, w: Value, offs: Value | None = None, bias: Any = None, out_dtype: Any = None) -> Value:
+def grouped_mm(
+    n: Node, x: Value, w: Value, offs: Value | None = None, bias: Any = None, out_dtype: Any = None
+) -> Value:
     """Rows in groups, each with a matrix of its own; `offs` has the ends of the groups."""
     if offs is None or bias is not None or len(x.shape) != 2 or len(w.shape) != 3:
         raise Unsupported("groups of another kind")
@@ -146,7 +167,9 @@ def convolution(
         return _biased(n, n.spread(0, n.dtype), bias)
     if not dt.is_float(x.dtype):
         window = _Window(stride, padding, dilation, groups)
-        return _biased(n, _transposed(n, x, w, window) if transposed else _plain(x, w, window), bias)
+        return _biased(
+            n, _transposed(n, x, w, window) if transposed else _plain(x, w, window), bias
+        )
     operands = [x, w] if bias is None else [x, w, bias]
     if transposed:
         given = ops.attrs(

@@ -68,7 +68,9 @@ def masked_select(n: Node, x: Value, mask: Value) -> Value:
     return ops.one("take", flat(x), places(n, mask), dim=0)
 
 
-def without_masks(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[Value, list[Value | None], set[int]]:
+def without_masks(
+    n: Node, x: Value, indices: Sequence[Value | None]
+) -> tuple[Value, list[Value | None], set[int]]:
     """x and its indices, where each mask is a list of places along one axis, and the numbers of such lists.
 
     x has the axes of a mask as one.
@@ -110,18 +112,34 @@ def _numbers(n: Node, x: Value) -> Value:
 
 
 @lowering("aten._unique2.default")
-def unique2(n: Node, x: Value, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> tuple[Value, ...]:
+def unique2(
+    n: Node,
+    x: Value,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> tuple[Value, ...]:
     values, _, inverse, counts = emit("unique", (flat(_numbers(n, x)),), ops.attrs(dim=0))
     inverse = ops.reshape(inverse, x.shape)
-    return values, _or_none(return_inverse, n.fakes[1], inverse), _or_none(return_counts, n.fakes[2], counts)
+    return (
+        values,
+        _or_none(return_inverse, n.fakes[1], inverse),
+        _or_none(return_counts, n.fakes[2], counts),
+    )
 
 
 @lowering("aten.unique_dim.default")
 def unique_dim(
     n: Node, x: Value, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Value, ...]:  # fmt: skip
-    values, _, inverse, counts = emit("unique", (_numbers(n, x),), ops.attrs(dim=axis_of(dim, len(x.shape))))
-    return values, _or_none(return_inverse, n.fakes[1], inverse), _or_none(return_counts, n.fakes[2], counts)
+    values, _, inverse, counts = emit(
+        "unique", (_numbers(n, x),), ops.attrs(dim=axis_of(dim, len(x.shape)))
+    )
+    return (
+        values,
+        _or_none(return_inverse, n.fakes[1], inverse),
+        _or_none(return_counts, n.fakes[2], counts),
+    )
 
 
 @lowering("aten.unique_consecutive.default")
@@ -139,7 +157,11 @@ def unique_consecutive(
     counts = ops.one("scatter_elements", none, group, ops.like(group, 1), dim=0, kind="add")
     inverse = group if dim is not None else ops.reshape(group, x.shape)
     values = ops.one("take", whole, at, dim=axis)
-    return values, _or_none(return_inverse, n.fakes[1], inverse), _or_none(return_counts, n.fakes[2], counts)
+    return (
+        values,
+        _or_none(return_inverse, n.fakes[1], inverse),
+        _or_none(return_counts, n.fakes[2], counts),
+    )
 
 
 def _begins(x: Value, axis: int) -> Value:
@@ -170,7 +192,15 @@ def bincount(n: Node, x: Value, weights: Value | None = None, minlength: int = 0
     size = extent(ops.one("add", last, ops.like(last, 1)), minlength)
     given = ops.like(at, 1) if weights is None else ops.convert(weights, n.dtype)
     start = ops.full((size,), 0, n.dtype)
-    return ops.one("scatter_elements", start, at, ops.convert(given, n.dtype), dim=0, kind="add", mode="in_bounds")
+    return ops.one(
+        "scatter_elements",
+        start,
+        at,
+        ops.convert(given, n.dtype),
+        dim=0,
+        kind="add",
+        mode="in_bounds",
+    )
 
 
 @lowering("aten.repeat_interleave.Tensor")

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-@lowering("aten._softmax.default", "aten._log_softmax.default", "aten.softmax.int", "aten.log_softmax.int", "aten._safe_softmax.default")
+@lowering(
+    "aten._softmax.default",
+    "aten._log_softmax.default",
+    "aten.softmax.int",
+    "aten.log_softmax.int",
+    "aten._safe_softmax.default",
+)
 def softmax(n: Node, x: Value, dim: int, *rest: Any, **options: Any) -> Value:
     name = str(n.node.target)
     x = ops.convert(x, n.dtype)
@@ -28,7 +34,9 @@ def softmax(n: Node, x: Value, dim: int, *rest: Any, **options: Any) -> Value:
 
 
 @lowering("aten.native_layer_norm.default")
-def layer_norm(n: Node, x: Value, shape: Sequence[Any], weight: Value | None, bias: Value | None, eps: float) -> tuple[Value | None, ...]:
+def layer_norm(
+    n: Node, x: Value, shape: Sequence[Any], weight: Value | None, bias: Value | None, eps: float
+) -> tuple[Value | None, ...]:
     first = len(x.shape) - len(shape)
     operands = [x, weight, bias]
     while operands[-1] is None:
@@ -66,7 +74,9 @@ def group_norm(
     out = ops.one("group_norm", x, scale, shift, groups=groups, dim=1, epsilon=float(eps))
     if not n.is_read(1) and not n.is_read(2):
         return out, None, None
-    split = ops.reshape(ops.convert(x, wide(x.dtype)), (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+    split = ops.reshape(
+        ops.convert(x, wide(x.dtype)), (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    )
     over = tuple(range(2, len(split.shape)))
     average = ops.one("mean", split, dims=over)
     rate = _rate(ops.one("var", split, dims=over), eps)
@@ -84,7 +94,9 @@ def batch_norm(
     operands = [x, scale, shift, mean, var]
     # Statistics of training under autocast are float32, and lose digits in a type of 16 bits.
     dtype = x.dtype if all(v.dtype is x.dtype for v in operands) else wide(x.dtype)
-    out = ops.one("batch_norm", *(ops.convert(v, dtype) for v in operands), dim=1, epsilon=float(eps))
+    out = ops.one(
+        "batch_norm", *(ops.convert(v, dtype) for v in operands), dim=1, epsilon=float(eps)
+    )
     out = ops.convert(out, n.dtype)
     if n.is_read(1) or n.is_read(2):
         raise Unsupported("saved statistics of inference")
@@ -123,7 +135,15 @@ def _cut(x: Value, high: tuple[int, ...]) -> tuple[Value, tuple[int, ...]]:
 
 
 @lowering("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
-def max_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False) -> tuple[Value | None, ...]:
+def max_pool(
+    n: Node,
+    x: Value,
+    window: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil: bool = False,
+) -> tuple[Value | None, ...]:
     rank = 2 if "2d" in str(n.node.target) else 3
     window = window_numbers(window, rank)
     stride = window_numbers(stride, rank) if stride else window
@@ -136,7 +156,9 @@ def max_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0,
     return _pool_with_places(n, batched, window, stride, low, high, dilation)
 
 
-def _pool_with_places(n: Node, x: Value, window: Any, stride: Any, low: Any, high: Any, dilation: Any) -> tuple[Value, ...]:
+def _pool_with_places(
+    n: Node, x: Value, window: Any, stride: Any, low: Any, high: Any, dilation: Any
+) -> tuple[Value, ...]:
     """Places are those of the whole tensor; torch counts within a channel."""
     ones, zeros = (1, 1), (0, 0)
     given = ops.attrs(
@@ -152,7 +174,16 @@ def _pool_with_places(n: Node, x: Value, window: Any, stride: Any, low: Any, hig
 
 
 @lowering("aten.avg_pool2d.default", "aten.avg_pool1d.default", "aten.avg_pool3d.default")
-def avg_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, count_pad: bool = True, divisor: Any = None) -> Value:
+def avg_pool(
+    n: Node,
+    x: Value,
+    window: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil: bool = False,
+    count_pad: bool = True,
+    divisor: Any = None,
+) -> Value:
     rank = int(str(n.node.target).split("pool")[1][0])
     window = window_numbers(window, rank)
     stride = window_numbers(stride, rank) if stride else window
@@ -162,11 +193,17 @@ def avg_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0,
         return average(n, x, window, stride, low, count_pad, divisor)
     x, high = _cut(x, high)
     batched = x if len(x.shape) == rank + 2 else ops.reshape(x, (1, *x.shape))
-    given = ops.attrs(window=window, strides=stride, pad_low=low, pad_high=high, count_pad=int(count_pad))
+    given = ops.attrs(
+        window=window, strides=stride, pad_low=low, pad_high=high, count_pad=int(count_pad)
+    )
     return n.reshape(emit("avg_pool", (batched,), given)[0])
 
 
-@lowering("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool1d.default")
+@lowering(
+    "aten._adaptive_avg_pool2d.default",
+    "aten._adaptive_avg_pool3d.default",
+    "aten.adaptive_avg_pool1d.default",
+)
 def adaptive_avg_pool(n: Node, x: Value, sizes: Sequence[Any]) -> Value:
     rank = len(sizes)
     if all(isinstance(s, int) and s == 1 for s in sizes):
@@ -209,11 +246,20 @@ def pixel_shuffle(n: Node, x: Value, factor: int) -> Value:
 @lowering("aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default")
 def grid_sample(n: Node, x: Value, grid: Value, mode: int, padding: int, align: bool) -> Value:
     names = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
-    return ops.one("grid_sample", x, grid, mode=names[0][mode], padding=names[1][padding], align_corners=int(align))
+    return ops.one(
+        "grid_sample",
+        x,
+        grid,
+        mode=names[0][mode],
+        padding=names[1][padding],
+        align_corners=int(align),
+    )
 
 
 @lowering("aten.embedding_dense_backward.default")
-def embedding_backward(n: Node, g: Value, indices: Value, count: Any, padding: Any, scale: bool) -> Value:
+def embedding_backward(
+    n: Node, g: Value, indices: Value, count: Any, padding: Any, scale: bool
+) -> Value:
     if scale:
         raise Unsupported("with scale_grad_by_freq")
     width = g.shape[-1]
@@ -224,7 +270,9 @@ def embedding_backward(n: Node, g: Value, indices: Value, count: Any, padding: A
     updates = ops.reshape(g, (rows, width))
     if isinstance(padding, int) and padding >= 0:
         read = ops.compare(flat, ops.like(flat, padding), 1)
-        updates = ops.select(ops.broadcast_in(read, updates.shape, (0,)), updates, ops.like(updates, 0.0))
+        updates = ops.select(
+            ops.broadcast_in(read, updates.shape, (0,)), updates, ops.like(updates, 0.0)
+        )
     from tenon.builder import I64S, STRING
 
     start = n.spread(0, wide(n.dtype))
@@ -236,5 +284,3 @@ def embedding_backward(n: Node, g: Value, indices: Value, count: Any, padding: A
         ("window_dims", I64S, (1,)),
     )
     return ops.convert(emit("scatter", (start, flat, added_up("add", updates)), given)[0], n.dtype)
-
-

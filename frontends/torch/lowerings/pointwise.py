@@ -222,7 +222,12 @@ for _name, _op in _BINARY.items():
     _binary(_name, _op)
 
 
-@lowering("aten.bitwise_right_shift.Tensor", "aten.bitwise_right_shift.Tensor_Scalar", "aten.__rshift__.Tensor", "aten.__rshift__.Scalar")
+@lowering(
+    "aten.bitwise_right_shift.Tensor",
+    "aten.bitwise_right_shift.Tensor_Scalar",
+    "aten.__rshift__.Tensor",
+    "aten.__rshift__.Scalar",
+)
 def shift_right(n: Node, x: Any, y: Any) -> Value:
     a = n.to_result(x)
     unsigned = a.dtype.kind == "unsigned integer"
@@ -263,7 +268,9 @@ def pow_(n: Node, x: Any, y: Any) -> Value:
         return made
     # torch has 0 for a negative power of the whole number 0, which has no value.
     zero = n.fitting(0)
-    lost = ops.one("and", ops.compare(a, zero, _DIRECTIONS["eq"]), ops.compare(power, zero, _DIRECTIONS["lt"]))
+    lost = ops.one(
+        "and", ops.compare(a, zero, _DIRECTIONS["eq"]), ops.compare(power, zero, _DIRECTIONS["lt"])
+    )
     return ops.select(lost, zero, made)
 
 
@@ -349,7 +356,9 @@ def elu(n: Node, x: Value, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any 
     one, inner = ops.one, ops.convert(x, wide(x.dtype))
     slope, above, before = (n.spread(v, inner.dtype) for v in (alpha, scale, input_scale))
     below = one("mul", one("expm1", one("mul", inner, before)), one("mul", slope, above))
-    return n.to_result(ops.select(ops.compare(inner, ops.like(inner, 0.0), 4), one("mul", inner, above), below))
+    return n.to_result(
+        ops.select(ops.compare(inner, ops.like(inner, 0.0), 4), one("mul", inner, above), below)
+    )
 
 
 @lowering("aten.softplus.default")
@@ -360,7 +369,9 @@ def softplus(n: Node, x: Value, beta: Any = 1, threshold: Any = 20) -> Value:
     scaled = inner if beta == 1 else ops.one("mul", inner, factor)
     out = ops.one("log1p", ops.one("exp", scaled))
     out = out if beta == 1 else ops.one("div", out, factor)
-    return n.to_result(ops.select(ops.compare(scaled, n.spread(threshold, inner.dtype), 4), inner, out))
+    return n.to_result(
+        ops.select(ops.compare(scaled, n.spread(threshold, inner.dtype), 4), inner, out)
+    )
 
 
 @lowering("aten.hardsigmoid.default")
@@ -400,7 +411,12 @@ def logaddexp(n: Node, x: Value, y: Value) -> Value:
     return n.to_result(ops.select(same, high, one("add", high, rest)))
 
 
-@lowering("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other", "aten.special_xlog1py.default")
+@lowering(
+    "aten.xlogy.Tensor",
+    "aten.xlogy.Scalar_Self",
+    "aten.xlogy.Scalar_Other",
+    "aten.special_xlog1py.default",
+)
 def xlogy(n: Node, x: Any, y: Any) -> Value:
     a, b = n.to_result(x), n.to_result(y)
     log = "log1p" if "log1p" in str(n.node.target) else "log"
@@ -417,7 +433,14 @@ def ldexp(n: Node, x: Value, y: Value) -> Value:
 # ---- Conversions and copies ----
 
 
-@lowering("aten.clone.default", "aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default", "aten.contiguous.default", "aten.lift_fresh.default")
+@lowering(
+    "aten.clone.default",
+    "aten.alias.default",
+    "aten.detach.default",
+    "aten.lift_fresh_copy.default",
+    "aten.contiguous.default",
+    "aten.lift_fresh.default",
+)
 def clone(n: Node, x: Value, memory_format: Any = None) -> Value:
     return x
 

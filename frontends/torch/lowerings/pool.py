@@ -6,10 +6,10 @@ axis, or a list of places, is computed here and becomes a constant.
 
 from __future__ import annotations
 
-import torch
-
 from tenon.builder import Value, emit, ops
 from tenon.builder import dtypes as dt
+
+import torch
 
 from ..graph.node import Node, constant, wide
 from ..graph.table import Unsupported, lowering
@@ -77,12 +77,17 @@ def _windows(sizes: Any, outs: Any, window: Any, stride: Any, padding: Any) -> l
     return [Windows(*numbers_) for numbers_ in zip(sizes, outs, window, stride, padding)]
 
 
-def average(n: Node, x: Value, window: Any, stride: Any, padding: Any, count_pad: bool, divisor: int | None) -> Value:
+def average(
+    n: Node, x: Value, window: Any, stride: Any, padding: Any, count_pad: bool, divisor: int | None
+) -> Value:
     """Sums of windows, divided by what torch counts. For all that `avg_pool` has not."""
     rank = len(window)
     lead = (1,) * (len(x.shape) - rank)
     windows = _windows(x.shape[-rank:], n.shape[-rank:], window, stride, padding)
-    high = [(o - 1) * s + w - size - p for size, o, w, s, p in zip(x.shape[-rank:], n.shape[-rank:], window, stride, padding)]
+    high = [
+        (o - 1) * s + w - size - p
+        for size, o, w, s, p in zip(x.shape[-rank:], n.shape[-rank:], window, stride, padding)
+    ]
     zeros = (0,) * len(lead)
     given = ops.attrs(
         kind="sum", window=lead + tuple(window), strides=lead + tuple(stride),
@@ -120,7 +125,9 @@ def _adaptive(size: int, out: int) -> tuple[torch.Tensor, torch.Tensor]:
     return at * size // out, -(-(at + 1) * size // out)
 
 
-@lowering("aten._adaptive_avg_pool2d_backward.default", "aten._adaptive_avg_pool3d_backward.default")
+@lowering(
+    "aten._adaptive_avg_pool2d_backward.default", "aten._adaptive_avg_pool3d_backward.default"
+)
 def adaptive_average_backward(n: Node, g: Value, x: Value) -> Value:
     rank = _rank(n)
     known(g.shape[-rank:], x.shape[-rank:])
@@ -243,7 +250,9 @@ def max_backward(n: Node, g: Value, x: Value, *rest: Any) -> Value:
         sizes[1] = sizes[1] * places.shape[len(places.shape) - rank + i]
     flat = ops.reshape(places, (planes, sizes[1]))
     start = n.spread(0, n.dtype, (planes, sizes[0]))
-    return n.reshape(ops.one("scatter_elements", start, flat, ops.reshape(g, flat.shape), dim=1, kind="add"))
+    return n.reshape(
+        ops.one("scatter_elements", start, flat, ops.reshape(g, flat.shape), dim=1, kind="add")
+    )
 
 
 # ---- Resizing with a filter that is as wide as the step ----
@@ -274,16 +283,35 @@ def _cubic(x: torch.Tensor, a: float = -0.5) -> torch.Tensor:
 
 
 @lowering("aten._upsample_bilinear2d_aa.default", "aten._upsample_bicubic2d_aa.default")
-def resize_filtered(n: Node, x: Value, sizes: Any, align: bool, height: float | None = None, width: float | None = None) -> Value:
+def resize_filtered(
+    n: Node,
+    x: Value,
+    sizes: Any,
+    align: bool,
+    height: float | None = None,
+    width: float | None = None,
+) -> Value:
     return _resized(n, x, x.shape, n.shape, align, (height, width), False)
 
 
-@lowering("aten._upsample_bilinear2d_aa_backward.default", "aten._upsample_bicubic2d_aa_backward.default")
-def resize_filtered_backward(n: Node, g: Value, outs: Any, sizes: Any, align: bool, height: float | None = None, width: float | None = None) -> Value:
+@lowering(
+    "aten._upsample_bilinear2d_aa_backward.default", "aten._upsample_bicubic2d_aa_backward.default"
+)
+def resize_filtered_backward(
+    n: Node,
+    g: Value,
+    outs: Any,
+    sizes: Any,
+    align: bool,
+    height: float | None = None,
+    width: float | None = None,
+) -> Value:
     return _resized(n, g, n.shape, g.shape, align, (height, width), True)
 
 
-def _resized(n: Node, x: Value, sizes: Any, outs: Any, align: bool, factors: Any, turned: bool) -> Value:
+def _resized(
+    n: Node, x: Value, sizes: Any, outs: Any, align: bool, factors: Any, turned: bool
+) -> Value:
     known(sizes[2:], outs[2:])
     if not all(f is None or isinstance(f, float) for f in factors):
         raise Unsupported("factors that are not known")

@@ -30,7 +30,9 @@ def _parameter(p: Any, dtype: dt.DType, shape: Sequence[Size], axis: int | None)
     value = ops.convert(p, dtype)
     if axis is not None:
         return ops.broadcast_in(ops.reshape(value, (shape[axis],)), tuple(shape), (axis,))
-    return ops.broadcast_to(value if len(value.shape) == len(shape) else ops.reshape(value, ()), tuple(shape))
+    return ops.broadcast_to(
+        value if len(value.shape) == len(shape) else ops.reshape(value, ()), tuple(shape)
+    )
 
 
 def _computed_in(scale: Any) -> dt.DType:
@@ -52,7 +54,16 @@ def _saturated(x: Value, low: Any, high: Any, dtype: dt.DType) -> Value:
     return ops.convert(bounded, dtype)
 
 
-def _quantised(n: Node, x: Value, inverse: Any, zero: Any, low: Any, high: Any, axis: int | None = None, late: bool = False) -> Value:
+def _quantised(
+    n: Node,
+    x: Value,
+    inverse: Any,
+    zero: Any,
+    low: Any,
+    high: Any,
+    axis: int | None = None,
+    late: bool = False,
+) -> Value:
     """round(x / scale) + zero within limits. `late`: rounded after the zero point is added."""
     dtype = _computed_in(inverse)
     scaled = ops.one("mul", ops.convert(x, dtype), _parameter(inverse, dtype, x.shape, axis))
@@ -79,12 +90,19 @@ def _real(n: Node, q: Value, scale: Any, zero: Any, axis: int | None = None) -> 
 
 
 @lowering("quantized_decomposed.quantize_per_tensor.default")
-def quantize_per_tensor(n: Node, x: Value, scale: float, zero: int, low: int, high: int, dtype: Any) -> Value:
+def quantize_per_tensor(
+    n: Node, x: Value, scale: float, zero: int, low: int, high: int, dtype: Any
+) -> Value:
     return _quantised(n, x, _inverse(scale), zero, low, high)
 
 
-@lowering("quantized_decomposed.quantize_per_tensor.tensor", "quantized_decomposed.quantize_per_tensor.tensor2")
-def quantize_by_tensor(n: Node, x: Value, scale: Value, zero: Value, low: Any, high: Any, dtype: Any) -> Value:
+@lowering(
+    "quantized_decomposed.quantize_per_tensor.tensor",
+    "quantized_decomposed.quantize_per_tensor.tensor2",
+)
+def quantize_by_tensor(
+    n: Node, x: Value, scale: Value, zero: Value, low: Any, high: Any, dtype: Any
+) -> Value:
     inverse = ops.convert(_inverse(ops.convert(scale, dt.float64)), dt.float32)
     return _quantised(n, x, inverse, zero, low, high)
 
@@ -94,7 +112,17 @@ def quantize_by_tensor(n: Node, x: Value, scale: Value, zero: Value, low: Any, h
     "quantized_decomposed.dequantize_per_tensor.tensor",
     "quantized_decomposed.dequantize_per_tensor.tensor2",
 )
-def dequantize_per_tensor(n: Node, q: Value, scale: Any, zero: Any, low: Any, high: Any, dtype: Any, *, out_dtype: Any = None) -> Value:
+def dequantize_per_tensor(
+    n: Node,
+    q: Value,
+    scale: Any,
+    zero: Any,
+    low: Any,
+    high: Any,
+    dtype: Any,
+    *,
+    out_dtype: Any = None,
+) -> Value:
     single = ops.convert(scale, dt.float32) if isinstance(scale, Value) else scale
     return _real(n, q, single, zero)
 
@@ -103,24 +131,46 @@ def dequantize_per_tensor(n: Node, q: Value, scale: Any, zero: Any, low: Any, hi
 
 
 @lowering("quantized_decomposed.quantize_per_channel.default")
-def quantize_per_channel(n: Node, x: Value, scales: Value, zeros: Value, axis: int, low: int, high: int, dtype: Any) -> Value:
+def quantize_per_channel(
+    n: Node, x: Value, scales: Value, zeros: Value, axis: int, low: int, high: int, dtype: Any
+) -> Value:
     return _quantised(n, x, _inverse(scales), zeros, low, high, axis_of(axis, len(x.shape)))
 
 
 @lowering("quantized_decomposed.dequantize_per_channel.default")
 def dequantize_per_channel(
-    n: Node, q: Value, scales: Value, zeros: Value | None, axis: int, low: int, high: int, dtype: Any, *, out_dtype: Any = None
+    n: Node,
+    q: Value,
+    scales: Value,
+    zeros: Value | None,
+    axis: int,
+    low: int,
+    high: int,
+    dtype: Any,
+    *,
+    out_dtype: Any = None,
 ) -> Value:
     return _real(n, q, scales, zeros, axis_of(axis, len(q.shape)))
 
 
 @lowering("quantized_decomposed.quantize_per_token.default")
-def quantize_per_token(n: Node, x: Value, scales: Value, zeros: Value, low: int, high: int, dtype: Any) -> Value:
+def quantize_per_token(
+    n: Node, x: Value, scales: Value, zeros: Value, low: int, high: int, dtype: Any
+) -> Value:
     return _quantised(n, x, _inverse(scales), zeros, low, high, late=True)
 
 
 @lowering("quantized_decomposed.dequantize_per_token.default")
-def dequantize_per_token(n: Node, q: Value, scales: Value, zeros: Value, low: int, high: int, dtype: Any, output_dtype: Any) -> Value:
+def dequantize_per_token(
+    n: Node,
+    q: Value,
+    scales: Value,
+    zeros: Value,
+    low: int,
+    high: int,
+    dtype: Any,
+    output_dtype: Any,
+) -> Value:
     return _real(n, q, scales, zeros)
 
 
@@ -137,14 +187,24 @@ def _groups(x: Value, scales: Value, size: int) -> tuple[Value, Value, int]:
 
 
 @lowering("quantized_decomposed.quantize_per_channel_group.default")
-def quantize_per_channel_group(n: Node, x: Value, scales: Value, zeros: Value, low: int, high: int, dtype: Any, size: int = 128) -> Value:
+def quantize_per_channel_group(
+    n: Node, x: Value, scales: Value, zeros: Value, low: int, high: int, dtype: Any, size: int = 128
+) -> Value:
     grouped, of_rows, _ = _groups(x, scales, size)
     return n.reshape(_quantised(n, grouped, _inverse(of_rows), zeros, low, high, 0, late=True))
 
 
 @lowering("quantized_decomposed.dequantize_per_channel_group.default")
 def dequantize_per_channel_group(
-    n: Node, q: Value, scales: Value, zeros: Value | None, low: int, high: int, dtype: Any, size: int = 128, output_dtype: Any = None
+    n: Node,
+    q: Value,
+    scales: Value,
+    zeros: Value | None,
+    low: int,
+    high: int,
+    dtype: Any,
+    size: int = 128,
+    output_dtype: Any = None,
 ) -> Value:
     grouped, of_rows, _ = _groups(q, scales, size)
     return n.reshape(_real(n, grouped, of_rows, zeros, 0))
@@ -170,11 +230,15 @@ def _scale_of(width: Value, steps: float, least: float, dtype: Any) -> Value:
 
 
 def _as_parameters(scale: Value, zero: Value, shape: tuple[Size, ...]) -> tuple[Value, Value]:
-    return ops.reshape(ops.convert(scale, dt.float64), shape), ops.reshape(ops.convert(zero, dt.int64), shape)
+    return ops.reshape(ops.convert(scale, dt.float64), shape), ops.reshape(
+        ops.convert(zero, dt.int64), shape
+    )
 
 
 @lowering("quantized_decomposed.choose_qparams.tensor")
-def choose_qparams(n: Node, x: Value, low: int, high: int, least: float, dtype: Any) -> tuple[Value, Value]:
+def choose_qparams(
+    n: Node, x: Value, low: int, high: int, least: float, dtype: Any
+) -> tuple[Value, Value]:
     one = ops.one
     smallest, largest = _extremes(ops.convert(x, dt.float32), tuple(range(len(x.shape))))
     scale = _scale_of(one("sub", largest, smallest), float(high - low), least, x.dtype)
@@ -183,11 +247,15 @@ def choose_qparams(n: Node, x: Value, low: int, high: int, least: float, dtype: 
 
 
 @lowering("quantized_decomposed.choose_qparams_symmetric.tensor")
-def choose_qparams_symmetric(n: Node, x: Value, low: int, high: int, least: float, dtype: Any) -> tuple[Value, Value]:
+def choose_qparams_symmetric(
+    n: Node, x: Value, low: int, high: int, least: float, dtype: Any
+) -> tuple[Value, Value]:
     smallest, largest = _extremes(ops.convert(x, dt.float32), tuple(range(len(x.shape))))
     width = ops.one("max", ops.one("neg", smallest), largest)
     middle = 128 if dtype_of(dtype) is dt.uint8 else 0
-    return _as_parameters(_scale_of(width, (high - low) / 2, least, x.dtype), ops.full((1,), middle, dt.int64), (1,))
+    return _as_parameters(
+        _scale_of(width, (high - low) / 2, least, x.dtype), ops.full((1,), middle, dt.int64), (1,)
+    )
 
 
 @lowering("quantized_decomposed.choose_qparams_per_token.default")
@@ -224,4 +292,6 @@ def choose_qparams_per_token_asymmetric(n: Node, x: Value, dtype: Any) -> tuple[
 @lowering("aten._int_mm.default")
 def int_mm(n: Node, a: Value, b: Value) -> Value:
     """Bytes times bytes, which may differ in sign, added in i32: as ADR 0034 writes it."""
-    return ops.one("matmul", ops.convert(a, dt.int16), ops.convert(b, dt.int16), acc=dt.int32, dtype=dt.int32)
+    return ops.one(
+        "matmul", ops.convert(a, dt.int16), ops.convert(b, dt.int16), acc=dt.int32, dtype=dt.int32
+    )

@@ -68,7 +68,9 @@ def normal(n: Node, x: Value, mean: float = 0, std: float = 1, *, generator: Any
 
 
 @lowering("prims.normal.default")
-def normal_of_shape(n: Node, shape: Any, *, mean: Any, std: Any, generator: Any = None, **options: Any) -> Value:
+def normal_of_shape(
+    n: Node, shape: Any, *, mean: Any, std: Any, generator: Any = None, **options: Any
+) -> Value:
     _own_generator(generator)
     return _float(n, "normal", mean=mean, std=std)
 
@@ -85,14 +87,21 @@ def bernoulli(n: Node, x: Value, p: Any = None, *, generator: Any = None) -> Val
 def dropout(n: Node, x: Value, p: float, train: bool | None = True) -> tuple[Value, ...]:
     if not train or p == 0:
         return x, ops.full(x.shape, True, dt.bool_)
-    kept = ops.compare(_drawn(n, "uniform", dt.float32, low=0, high=1), n.spread(float(p), dt.float32), 5)
+    kept = ops.compare(
+        _drawn(n, "uniform", dt.float32, low=0, high=1), n.spread(float(p), dt.float32), 5
+    )
     factor = 0.0 if p == 1 else 1.0 / (1.0 - p)
     inner = ops.convert(x, wide(x.dtype))
     scaled = ops.convert(ops.one("mul", inner, ops.like(inner, factor)), x.dtype)
     return ops.select(kept, scaled, ops.like(x, 0.0)), kept
 
 
-@lowering("aten.randint.default", "aten.randint.low", "aten.randint_like.default", "aten.randint_like.low_dtype")
+@lowering(
+    "aten.randint.default",
+    "aten.randint.low",
+    "aten.randint_like.default",
+    "aten.randint_like.low_dtype",
+)
 def randint(n: Node, *given: Any, **options: Any) -> Value:
     name = str(n.node.target)
     numbers = given[1:] if "like" in name else given[:-1]

@@ -88,7 +88,9 @@ def _flat(x: Value) -> Value:
 
 
 @lowering("aten.max.dim", "aten.min.dim")
-def extreme_and_place(n: Node, x: Value, dim: int, keepdim: bool = False) -> tuple[Value | None, ...]:
+def extreme_and_place(
+    n: Node, x: Value, dim: int, keepdim: bool = False
+) -> tuple[Value | None, ...]:
     largest = "max" in str(n.node.target)
     if not x.shape:
         return x, n.spread(0, dt.int64, ())
@@ -120,12 +122,24 @@ def moments(n: Node, x: Value, dims: Any, correction: Any) -> tuple[Value, Value
     if isinstance(count, int):
         left = ops.scalar(float(max(count - correction, 0)), x.dtype)
     else:
-        left = ops.one("max", ops.one("sub", ops.size_value(count, x.dtype), ops.scalar(float(correction), x.dtype)), ops.scalar(0.0, x.dtype))
+        left = ops.one(
+            "max",
+            ops.one("sub", ops.size_value(count, x.dtype), ops.scalar(float(correction), x.dtype)),
+            ops.scalar(0.0, x.dtype),
+        )
     return ops.one("div", squares, ops.broadcast_to(left, squares.shape)), average
 
 
 @lowering("aten.var.correction", "aten.var.dim", "aten.var.default")
-def var(n: Node, x: Value, dims: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Value:
+def var(
+    n: Node,
+    x: Value,
+    dims: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Value:
     if isinstance(dims, bool):
         dims, unbiased = None, dims
     given = correction if unbiased is None else int(unbiased)
@@ -133,7 +147,9 @@ def var(n: Node, x: Value, dims: Any = None, unbiased: Any = None, keepdim: bool
 
 
 @lowering("aten.var_mean.correction", "aten.std_mean.correction")
-def var_mean(n: Node, x: Value, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Value, ...]:
+def var_mean(
+    n: Node, x: Value, dims: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[Value, ...]:
     spread, average = moments(n, x, dims, correction)
     if "std" in str(n.node.target):
         spread = ops.one("sqrt", spread)
@@ -141,7 +157,15 @@ def var_mean(n: Node, x: Value, dims: Any = None, *, correction: Any = None, kee
 
 
 @lowering("aten.std.correction", "aten.std.dim", "aten.std.default")
-def std(n: Node, x: Value, dims: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Value:
+def std(
+    n: Node,
+    x: Value,
+    dims: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Value:
     if isinstance(dims, bool):
         dims, unbiased = None, dims
     given = correction if unbiased is None else int(unbiased)
@@ -155,7 +179,15 @@ def logsumexp(n: Node, x: Value, dims: Any, keepdim: bool = False) -> Value:
 
 
 @lowering("aten.linalg_vector_norm.default")
-def vector_norm(n: Node, x: Value, order: float = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
+def vector_norm(
+    n: Node,
+    x: Value,
+    order: float = 2,
+    dims: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Value:
     x = ops.convert(x, n.dtype)
     if order == -math.inf:
         return reduced(n, "reduce_min", ops.one("abs", x), dims)
@@ -203,11 +235,26 @@ def histc(n: Node, x: Value, bins: int = 100, low: Any = 0, high: Any = 0) -> Va
         raise Unsupported("bounds that follow from the values")
     one, flat = ops.one, _flat(x)
     number = ops.convert(flat, wide(flat.dtype) if dt.is_float(flat.dtype) else dt.float64)
-    share = one("div", one("mul", one("sub", number, ops.like(number, float(low))), ops.like(number, float(bins))), ops.like(number, float(high) - float(low)))
+    share = one(
+        "div",
+        one("mul", one("sub", number, ops.like(number, float(low))), ops.like(number, float(bins))),
+        ops.like(number, float(high) - float(low)),
+    )
     place = ops.convert(one("floor", share), dt.int64)
     last = ops.like(place, bins - 1)
     place = one("min", place, last)
-    inside = one("and", ops.compare(number, ops.like(number, float(low)), 5), ops.compare(number, ops.like(number, float(high)), 3))
+    inside = one(
+        "and",
+        ops.compare(number, ops.like(number, float(low)), 5),
+        ops.compare(number, ops.like(number, float(high)), 3),
+    )
     place = ops.select(inside, place, ops.like(place, bins))  # one bin more, for the others
-    counts = one("scatter_elements", n.spread(0, n.dtype, (bins + 1,)), place, n.spread(1, n.dtype, place.shape), dim=0, kind="add")
+    counts = one(
+        "scatter_elements",
+        n.spread(0, n.dtype, (bins + 1,)),
+        place,
+        n.spread(1, n.dtype, place.shape),
+        dim=0,
+        kind="add",
+    )
     return ops.slice_axis(counts, 0, 0, bins)

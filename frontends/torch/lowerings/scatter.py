@@ -31,16 +31,22 @@ def _start(kind: str, dtype: dt.DType) -> Any:
     return low if kind == "max" else high
 
 
-def reduce_at(n: Node, x: Value, index: Value, source: Value, dim: int, reduce: str, include_self: bool) -> Value:
+def reduce_at(
+    n: Node, x: Value, index: Value, source: Value, dim: int, reduce: str, include_self: bool
+) -> Value:
     """x with elements of the source reduced into it, by indices of the source's shape along a dim."""
     if x.dtype is dt.bool_:
         raise Unsupported("reducing booleans")
     kind, one, dtype = _KINDS[reduce], ops.one, x.dtype
     x, source = added_up(kind, x), added_up(kind, source)
     ones = n.spread(1, dt.int64, source.shape)
-    count = one("scatter_elements", n.spread(0, dt.int64, x.shape), index, ones, dim=dim, kind="add")
+    count = one(
+        "scatter_elements", n.spread(0, dt.int64, x.shape), index, ones, dim=dim, kind="add"
+    )
     met = ops.compare(count, ops.like(count, 0), 4)
-    begin = x if include_self else ops.select(met, n.spread(_start(kind, x.dtype), x.dtype, x.shape), x)
+    begin = (
+        x if include_self else ops.select(met, n.spread(_start(kind, x.dtype), x.dtype, x.shape), x)
+    )
     out = one("scatter_elements", begin, index, source, dim=dim, kind=kind)
     if reduce != "mean":
         return ops.convert(out, dtype)
@@ -51,14 +57,28 @@ def reduce_at(n: Node, x: Value, index: Value, source: Value, dim: int, reduce: 
 
 
 @lowering("aten.index_reduce.default")
-def index_reduce(n: Node, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True) -> Value:
+def index_reduce(
+    n: Node,
+    x: Value,
+    dim: int,
+    index: Value,
+    source: Value,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Value:
     if not x.shape:
         source, index = ops.reshape(source, (1,)), ops.reshape(index, (1,))
         return n.reshape(reduce_at(n, ops.reshape(x, (1,)), index, source, 0, reduce, include_self))
     dim = axis_of(dim, len(x.shape))
-    source = ops.reshape(source, tuple(index.shape[0] if index.shape and i == dim else s for i, s in enumerate(x.shape)))
+    source = ops.reshape(
+        source,
+        tuple(index.shape[0] if index.shape and i == dim else s for i, s in enumerate(x.shape)),
+    )
     index = ops.reshape(ops.convert(index, dt.int64), (source.shape[dim],))
-    return reduce_at(n, x, ops.broadcast_in(index, source.shape, (dim,)), source, dim, reduce, include_self)
+    return reduce_at(
+        n, x, ops.broadcast_in(index, source.shape, (dim,)), source, dim, reduce, include_self
+    )
 
 
 @lowering("aten.put.default")
@@ -70,7 +90,9 @@ def put(n: Node, x: Value, index: Value, source: Value, accumulate: bool = False
     kind, start = "add" if accumulate else "set", ops.reshape(x, (total,))
     if x.dtype is dt.bool_ and accumulate:  # a sum of booleans is whether one is true
         start, given, kind = ops.convert(start, dt.uint8), ops.convert(given, dt.uint8), "max"
-    out = ops.one("scatter_elements", added_up(kind, start), at, added_up(kind, given), dim=0, kind=kind)
+    out = ops.one(
+        "scatter_elements", added_up(kind, start), at, added_up(kind, given), dim=0, kind=kind
+    )
     return n.reshape(ops.convert(out, x.dtype))
 
 
@@ -99,7 +121,13 @@ def masked_scatter(n: Node, x: Value, mask: Value, source: Value) -> Value:
     size = _count(source.shape)
     flat_mask = ops.reshape(n.spread(mask, dt.bool_), (total,))
     # Places that are not set read one element more, and those that find none read beyond it.
-    flat = ops.concat([ops.reshape(source, (size,)), n.spread(False if source.dtype is dt.bool_ else 0, source.dtype, (1,))], 0)
+    flat = ops.concat(
+        [
+            ops.reshape(source, (size,)),
+            n.spread(False if source.dtype is dt.bool_ else 0, source.dtype, (1,)),
+        ],
+        0,
+    )
     most = n.spread(size, dt.int64, (total,))
     beyond = ops.one("add", most, ops.like(most, 1))
     index = ops.select(ops.compare(before, most, 2), before, beyond)
@@ -117,13 +145,17 @@ def masked_scatter_backward(n: Node, g: Value, mask: Value, sizes: Any) -> Value
     outside = n.spread(wanted, dt.int64, (total,))  # dropped
     at = ops.select(flat_mask, before, outside)
     start = n.spread(0, n.dtype, (wanted,))
-    return n.reshape(ops.one("scatter_elements", start, at, ops.reshape(g, (total,)), dim=0, kind="set"))
+    return n.reshape(
+        ops.one("scatter_elements", start, at, ops.reshape(g, (total,)), dim=0, kind="set")
+    )
 
 
 # ---- Places in memory ----
 
 
-def _memory_index(n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any], offset: Any, fake: Any) -> Value:
+def _memory_index(
+    n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any], offset: Any, fake: Any
+) -> Value:
     """For each element of a strided view, its number among the elements of a dense tensor."""
     known(x.shape, size, stride, (offset or 0,))
     if not fake.is_contiguous() or fake.storage_offset() != 0:
@@ -139,7 +171,9 @@ def _memory_index(n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any],
 
 
 @lowering("aten.as_strided.default", "aten.as_strided_copy.default")
-def as_strided(n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Value:
+def as_strided(
+    n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+) -> Value:
     if 0 in n.shape:
         return n.spread(False if n.dtype is dt.bool_ else 0, n.dtype)
     index = _memory_index(n, x, size, stride, offset, fake_of(n.node.args[0]))
@@ -147,7 +181,9 @@ def as_strided(n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any], of
 
 
 @lowering("aten.as_strided_scatter.default")
-def as_strided_scatter(n: Node, x: Value, source: Value, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Value:
+def as_strided_scatter(
+    n: Node, x: Value, source: Value, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+) -> Value:
     if 0 in tuple(size):
         return x
     index = _memory_index(n, x, size, stride, offset, fake_of(n.node.args[0]))
@@ -155,4 +191,6 @@ def as_strided_scatter(n: Node, x: Value, source: Value, size: Sequence[Any], st
         raise Unsupported("of elements that share memory")
     total, wanted = _count(x.shape), _count(tuple(size))
     at, given = ops.reshape(index, (wanted,)), ops.reshape(source, (wanted,))
-    return n.reshape(ops.one("scatter_elements", ops.reshape(x, (total,)), at, given, dim=0, kind="set"))
+    return n.reshape(
+        ops.one("scatter_elements", ops.reshape(x, (total,)), at, given, dim=0, kind="set")
+    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-
 from tenon import builder
 from tenon.builder import DIMS, I64S, Dim, Value, emit, ops
 from tenon.builder import dtypes as dt
+
+import torch
 
 from ..graph.node import Node, axis_of, constant, fake_of, from_zero
 from ..graph.sizes import Whole
@@ -58,18 +58,26 @@ def expand(n: Node, x: Value, *rest: Any, **options: Any) -> Value:
 def bounds(n: Node, size: Size, start: Any, end: Any) -> tuple[Size, Size]:
     """The range of a slice of torch, from 0 on, within the size."""
     first: Size = 0 if start is None else _within(size, start)
-    last: Size = size if end is None or isinstance(end, int) and end >= 2**62 else _within(size, end)
+    last: Size = (
+        size if end is None or isinstance(end, int) and end >= 2**62 else _within(size, end)
+    )
     return first, builder.larger(first, last)
 
 
 def _within(size: Size, at: Any) -> Size:
     if isinstance(at, int) and at < 0:
-        return builder.larger(size + at, 0) if isinstance(size, int) else builder.larger(size, -at) - (-at)
+        return (
+            builder.larger(size + at, 0)
+            if isinstance(size, int)
+            else builder.larger(size, -at) - (-at)
+        )
     return builder.smaller(size, at)
 
 
 @lowering("aten.slice.Tensor", "aten.slice_copy.Tensor")
-def slice_(n: Node, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
+def slice_(
+    n: Node, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Value:
     dim = axis_of(dim, len(x.shape))
     first, last = bounds(n, x.shape[dim], start, end)
     if isinstance(last, Dim) and step == 1:  # torch has simplified the size
@@ -110,7 +118,13 @@ def _parts(n: Node, x: Value, dim: int) -> tuple[Value, ...]:
     return tuple(parts)
 
 
-@lowering("aten.split.Tensor", "aten.split_with_sizes.default", "aten.split_with_sizes_copy.default", "aten.split_copy.Tensor", "aten.chunk.default")
+@lowering(
+    "aten.split.Tensor",
+    "aten.split_with_sizes.default",
+    "aten.split_with_sizes_copy.default",
+    "aten.split_copy.Tensor",
+    "aten.chunk.default",
+)
 def split(n: Node, x: Value, sizes: Any, dim: int = 0) -> tuple[Value, ...]:
     return _parts(n, x, dim)
 
@@ -119,7 +133,8 @@ def split(n: Node, x: Value, sizes: Any, dim: int = 0) -> tuple[Value, ...]:
 def unbind(n: Node, x: Value, dim: int = 0) -> tuple[Value, ...]:
     dim = axis_of(dim, len(x.shape))
     return tuple(
-        ops.reshape(ops.slice_axis(x, dim, i, i + 1), n.shape_of(fake)) for i, fake in enumerate(n.fakes)
+        ops.reshape(ops.slice_axis(x, dim, i, i + 1), n.shape_of(fake))
+        for i, fake in enumerate(n.fakes)
     )
 
 
@@ -287,7 +302,9 @@ def _pad_by_concat(n: Node, x: Value, pad: Sequence[Any], value: Any) -> Value:
                 if width:
                     raise Unsupported("a border that cuts, next to one of unknown width")
                 continue
-            border = n.spread(value, x.dtype, tuple(width if a == axis else s for a, s in enumerate(x.shape)))
+            border = n.spread(
+                value, x.dtype, tuple(width if a == axis else s for a, s in enumerate(x.shape))
+            )
             parts = [border, *parts] if first else [*parts, border]
         x = ops.concat(parts, axis)
     return x
@@ -297,13 +314,19 @@ def _pad_by_concat(n: Node, x: Value, pad: Sequence[Any], value: Any) -> Value:
 
 
 @lowering("aten.slice_scatter.default")
-def slice_scatter(n: Node, x: Value, y: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
+def slice_scatter(
+    n: Node, x: Value, y: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Value:
     dim = axis_of(dim, len(x.shape))
     size = x.shape[dim]
     first, last = bounds(n, size, start, end)
     y = ops.broadcast_to(ops.convert(y, x.dtype), n.shape_of(fake_of(n.node.args[1])))
     if step == 1:
-        parts = [ops.slice_axis(x, dim, 0, first), y, ops.slice_axis(x, dim, first + y.shape[dim], size)]
+        parts = [
+            ops.slice_axis(x, dim, 0, first),
+            y,
+            ops.slice_axis(x, dim, first + y.shape[dim], size),
+        ]
         kept = [p for p in parts if not (isinstance(p.shape[dim], int) and p.shape[dim] == 0)]
         return ops.concat(kept, dim) if kept else x
     if not all(isinstance(v, int) for v in (size, first)):
@@ -325,7 +348,9 @@ def select_scatter(n: Node, x: Value, y: Value, dim: int, index: Any) -> Value:
 
 
 @lowering("aten.diagonal_scatter.default")
-def diagonal_scatter(n: Node, x: Value, y: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+def diagonal_scatter(
+    n: Node, x: Value, y: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Value:
     rank = len(x.shape)
     dim1, dim2 = axis_of(dim1, rank), axis_of(dim2, rank)
     rows, columns = ops.iota(x.shape, dim1, dt.int64), ops.iota(x.shape, dim2, dt.int64)
@@ -338,7 +363,11 @@ def diagonal_scatter(n: Node, x: Value, y: Value, offset: int = 0, dim1: int = 0
         raise Unsupported("a diagonal of unknown length")
     if length == 0:
         return x
-    grown = ops.broadcast_in(y, tuple(x.shape[i] for i in rest) + (x.shape[dim1], length), tuple(range(len(rest))) + (len(rest) + 1,))
+    grown = ops.broadcast_in(
+        y,
+        tuple(x.shape[i] for i in rest) + (x.shape[dim1], length),
+        tuple(range(len(rest))) + (len(rest) + 1,),
+    )
     order = [(*rest, dim1, dim2).index(i) for i in range(rank)]
     moved = ops.transpose(grown, order)
     clipped = ops.one("min", along, n.spread(length - 1, dt.int64, x.shape))
@@ -355,9 +384,11 @@ def unfold(n: Node, x: Value, dim: int, size: int, step: int) -> Value:
     if not isinstance(windows, int):
         raise Unsupported("windows over a size that is not known")
     grid = (windows, size)
-    at = ops.one("add", ops.one("mul", ops.iota(grid, 0, dt.int64), n.spread(step, dt.int64, grid)), ops.iota(grid, 1, dt.int64))
+    at = ops.one(
+        "add",
+        ops.one("mul", ops.iota(grid, 0, dt.int64), n.spread(step, dt.int64, grid)),
+        ops.iota(grid, 1, dt.int64),
+    )
     taken = ops.one("take", x, at, dim=dim)
     rank = len(x.shape)
     return ops.transpose(taken, [*range(dim + 1), *range(dim + 2, rank + 1), dim + 1])
-
-

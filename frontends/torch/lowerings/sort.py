@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 @lowering("aten.sort.default", "aten.sort.stable")
-def sort(n: Node, x: Value, dim: Any = -1, descending: bool = False, *, stable: bool | None = None) -> tuple[Value, ...]:
+def sort(
+    n: Node, x: Value, dim: Any = -1, descending: bool = False, *, stable: bool | None = None
+) -> tuple[Value, ...]:
     if isinstance(dim, bool):
         dim, descending = -1, dim
     if not x.shape:
@@ -28,7 +30,9 @@ def sort(n: Node, x: Value, dim: Any = -1, descending: bool = False, *, stable: 
 
 
 @lowering("aten.topk.default")
-def topk(n: Node, x: Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Value, ...]:
+def topk(
+    n: Node, x: Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Value, ...]:
     if not x.shape:
         raise Unsupported("of a single number")
     if x.dtype is dt.bool_:
@@ -42,7 +46,16 @@ def topk(n: Node, x: Value, k: Any, dim: int = -1, largest: bool = True, sorted:
 
 
 @lowering("aten.searchsorted.Tensor", "aten.bucketize.Tensor")
-def searchsorted(n: Node, first: Value, second: Value, *, out_int32: bool = False, right: bool = False, side: Any = None, sorter: Any = None) -> Value:
+def searchsorted(
+    n: Node,
+    first: Value,
+    second: Value,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: Any = None,
+    sorter: Any = None,
+) -> Value:
     bucketize = "bucketize" in str(n.node.target)
     boundaries, x = (second, first) if bucketize else (first, second)
     if len(boundaries.shape) != 1 or sorter is not None or boundaries.dtype is not x.dtype:

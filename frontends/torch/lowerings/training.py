@@ -35,7 +35,9 @@ def softmax_backward(n: Node, g: Value, y: Value, dim: int, dtype: Any) -> Value
 
 
 @lowering("aten.nll_loss_forward.default")
-def nll_loss(n: Node, x: Value, target: Value, weight: Value | None, reduction: int, ignore: int) -> tuple[Value, ...]:
+def nll_loss(
+    n: Node, x: Value, target: Value, weight: Value | None, reduction: int, ignore: int
+) -> tuple[Value, ...]:
     """The loss, and the weight that it was divided by."""
     one = ops.one
     x = ops.convert(x, wide(n.dtype))
@@ -43,9 +45,13 @@ def nll_loss(n: Node, x: Value, target: Value, weight: Value | None, reduction: 
     if len(x.shape) == 1:
         x, target = ops.reshape(x, (1, *x.shape)), ops.reshape(target, (1,))
     counted = ops.compare(target, ops.like(target, ignore), 1)
-    index = ops.select(counted, ops.convert(target, dt.int64), ops.like(ops.convert(target, dt.int64), 0))
+    index = ops.select(
+        counted, ops.convert(target, dt.int64), ops.like(ops.convert(target, dt.int64), 0)
+    )
     picked = one("take_along", x, ops.reshape(index, (*index.shape, 1)), dim=1, mode="in_bounds")
-    scale = n.spread(1, x.dtype, index.shape) if weight is None else one("take", weight, index, dim=0)
+    scale = (
+        n.spread(1, x.dtype, index.shape) if weight is None else one("take", weight, index, dim=0)
+    )
     scale = ops.select(counted, scale, ops.like(scale, 0.0))
     losses = one("mul", one("neg", ops.reshape(picked, index.shape)), scale)
     losses = ops.select(counted, losses, ops.like(losses, 0.0))
@@ -57,7 +63,16 @@ def nll_loss(n: Node, x: Value, target: Value, weight: Value | None, reduction: 
 
 
 @lowering("aten.nll_loss_backward.default")
-def nll_loss_backward(n: Node, g: Value, x: Value, target: Value, weight: Value | None, reduction: int, ignore: int, whole: Value) -> Value:
+def nll_loss_backward(
+    n: Node,
+    g: Value,
+    x: Value,
+    target: Value,
+    weight: Value | None,
+    reduction: int,
+    ignore: int,
+    whole: Value,
+) -> Value:
     one, dtype = ops.one, wide(n.dtype)
     g, whole = ops.convert(g, dtype), ops.convert(whole, dtype)
     weight = weight and ops.convert(weight, dtype)
@@ -73,11 +88,15 @@ def nll_loss_backward(n: Node, g: Value, x: Value, target: Value, weight: Value 
     each = ops.select(counted, each, ops.like(each, 0.0))
     here = ops.compare(ops.iota(x.shape, 1, dt.int64), ops.broadcast_in(index, x.shape, (0,)), 0)
     each = ops.convert(each, n.dtype)
-    return n.reshape(ops.select(here, ops.broadcast_in(each, x.shape, (0,)), n.spread(0, n.dtype, x.shape)))
+    return n.reshape(
+        ops.select(here, ops.broadcast_in(each, x.shape, (0,)), n.spread(0, n.dtype, x.shape))
+    )
 
 
 @lowering("aten._weight_norm_interface_backward.default")
-def weight_norm_backward(n: Node, g: Value, v: Value, scale: Value, norms: Value, dim: int) -> tuple[Value, ...]:
+def weight_norm_backward(
+    n: Node, g: Value, v: Value, scale: Value, norms: Value, dim: int
+) -> tuple[Value, ...]:
     """Of v scale / norm, where the norm is over all axes but one."""
     one, types = ops.one, (v.dtype, scale.dtype)
     over = tuple(i for i in range(len(v.shape)) if i != axis_of(dim, len(v.shape)))

@@ -19,9 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from torch import fx
-
     from tenon import builder
+
+    from torch import fx
 
     from .partition import Partition
     from .partitioner import Compiled
@@ -63,7 +63,9 @@ def pass_over() -> None:
     global _breaks
     dynamo = sys.modules.get("torch._dynamo.utils")
     if dynamo is not None:
-        _failures.update({code: len(reasons) for code, reasons in list(dynamo.guard_failures.items())})
+        _failures.update(
+            {code: len(reasons) for code, reasons in list(dynamo.guard_failures.items())}
+        )
         _breaks = len(dynamo.graph_break_reasons)
 
 
@@ -90,7 +92,14 @@ def _log_guards(context: Any, place: str) -> None:
 
 
 # Kinds of guards that people meet. The rest is about modules, hooks and imports.
-_USUAL = ("TENSOR_MATCH", "EQUALS_MATCH", "CONSTANT_MATCH", "SEQUENCE_LENGTH", "GRAD_MODE", "DICT_KEYS_MATCH")
+_USUAL = (
+    "TENSOR_MATCH",
+    "EQUALS_MATCH",
+    "CONSTANT_MATCH",
+    "SEQUENCE_LENGTH",
+    "GRAD_MODE",
+    "DICT_KEYS_MATCH",
+)
 
 
 def _texts(guard: Any, level: int) -> list[str]:
@@ -102,7 +111,9 @@ def _texts(guard: Any, level: int) -> list[str]:
         return [f"{guard.name} is a tensor of the same type, layout, and fixed sizes"]
     if kind == "GRAD_MODE":
         return ["gradients are on or off as now"]
-    return [str(code) for code in guard.code_list or ()] or [f"{guard.name or 'the process'}: {kind}"]
+    return [str(code) for code in guard.code_list or ()] or [
+        f"{guard.name or 'the process'}: {kind}"
+    ]
 
 
 def _log_recompiles() -> None:
@@ -117,7 +128,10 @@ def _log_recompiles() -> None:
             first = " ".join(reason.splitlines()[0].split())
             if "BACKEND_MATCH" not in first:
                 place = text_of((code.co_filename, code.co_firstlineno))
-                logs.log("recompiles", f"{place}: {code.co_name} is compiled again, as this failed: {first}")
+                logs.log(
+                    "recompiles",
+                    f"{place}: {code.co_name} is compiled again, as this failed: {first}",
+                )
 
 
 def _log_breaks() -> None:
@@ -129,7 +143,10 @@ def _log_breaks() -> None:
     for reason in new:
         if reason.graph_break:
             place = text_of(_frame(reason.user_stack))
-            logs.log("graph_breaks", f"{place}: the graph ends here: {str(reason.reason).splitlines()[0]}")
+            logs.log(
+                "graph_breaks",
+                f"{place}: the graph ends here: {str(reason.reason).splitlines()[0]}",
+            )
 
 
 def _frame(stack: Any) -> tuple[str, int] | None:
@@ -156,7 +173,10 @@ def log_compiled(made: Compiled, walk_ms: float, compile_ms: float) -> None:
 
 def _log_dispatch(graph: str, made: Compiled) -> None:
     programs = [_devices(part.program) for part in made.partitions if part.program is not None]
-    logs.log("dispatch", f"{graph}: {sizes(made.nodes, len(programs))}{': ' if programs else ''}{'; '.join(programs)}")
+    logs.log(
+        "dispatch",
+        f"{graph}: {sizes(made.nodes, len(programs))}{': ' if programs else ''}{'; '.join(programs)}",
+    )
     for node, reason in made.in_torch.items():
         logs.log("dispatch", f"{text_of(line_of(node))}: {node.target} stays in torch: {reason}")
 
@@ -177,7 +197,10 @@ def _devices(program: builder.Program) -> str:
 
 def _log_times(graph: str, made: Compiled, walk_ms: float, compile_ms: float) -> None:
     counts = [p.program.counts() for p in made.partitions if p.program is not None]
-    total = {name: int(sum(c[name] for c in counts)) for name in ("kernels", "kernels_from_cache", "code_bytes")}
+    total = {
+        name: int(sum(c[name] for c in counts))
+        for name in ("kernels", "kernels_from_cache", "code_bytes")
+    }
     logs.log(
         "perf",
         f"{graph}: {made.nodes} operators became graphs of Tenon in {walk_ms:.0f} ms and programs in {compile_ms:.0f} "
@@ -185,7 +208,9 @@ def _log_times(graph: str, made: Compiled, walk_ms: float, compile_ms: float) ->
         f"{total['code_bytes'] / 1e6:.1f} MB of code",
     )
     if made.in_torch:
-        logs.log("perf", f"{graph}: calls are slower, as {len(made.in_torch)} operators stay in torch")
+        logs.log(
+            "perf", f"{graph}: calls are slower, as {len(made.in_torch)} operators stay in torch"
+        )
 
 
 def log_not_kept(gm: fx.GraphModule) -> None:

@@ -39,9 +39,14 @@ class Options:
         self.stable = _switch(given, "stable", True)
         self.compare = given.pop("compare", COMPARED[0])
         if self.compare not in COMPARED:
-            raise UsageError(f"the option compare is {self.compare!r}, and not one of {', '.join(COMPARED)}", "T0641")
+            raise UsageError(
+                f"the option compare is {self.compare!r}, and not one of {', '.join(COMPARED)}",
+                "T0641",
+            )
         self.deterministic = _switch(given, "deterministic", False)
-        self.devices: list[tuple[str, str]] = [(k, str(given.pop(k))) for k in list(given) if "." in k]
+        self.devices: list[tuple[str, str]] = [
+            (k, str(given.pop(k))) for k in list(given) if "." in k
+        ]
         if given:
             raise UsageError(
                 f"the backend has no option {min(given)!r} (options: device, freezing, stable, compare, "

@@ -6,10 +6,10 @@ used again only if this cache returns the same tensor.
 
 from __future__ import annotations
 
-import torch
-
 from tenon import Tensor
 from tenon.builder import host
+
+import torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,11 +45,19 @@ class ParameterCache:
         given = [read(args) for read in self._readers]
         known = self._known
         # Such as came from a cache, or replaced others, are not what the graph was compiled with.
-        if known is None and not all(map(is_cacheable, given)) or any(t.is_inference() for t in given):
+        if (
+            known is None
+            and not all(map(is_cacheable, given))
+            or any(t.is_inference() for t in given)
+        ):
             self._changes = _CHANGES_MOST
             return []
         places = [t.data_ptr() for t in given]
-        if known is not None and known[0] == self._state(given, places) and self._is_same_part(places):
+        if (
+            known is not None
+            and known[0] == self._state(given, places)
+            and self._is_same_part(places)
+        ):
             self._changes = 0
             return known[1]
         self._changes += known is not None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 
-import torch
-from torch import fx
-
 from tenon import Cancelled, Error, UsageError, builder, logs
 from tenon.builder import Value, host, ops, tracing
 from tenon.builder import dtypes as dt
+
+import torch
+from torch import fx
 
 from ..graph.floats import Number
 from ..graph.saved import Memory
@@ -111,13 +111,22 @@ class Partition:
         placeholders = self.results.placeholders
         self.memory = dict(walk.memory)
         self._readers: list[Callable[[Sequence[Any]], Any]] = [
-            _taken_in(walk.memory[n], placeholders[n]) if n in walk.memory else _take(placeholders[n]) for n in walk.inputs
+            _taken_in(walk.memory[n], placeholders[n])
+            if n in walk.memory
+            else _take(placeholders[n])
+            for n in walk.inputs
         ]
         written = {argument for argument, _ in self.results.updates}
         self._places = [
-            i for i, n in enumerate(walk.inputs) if n.name in stable and placeholders[n] not in written
+            i
+            for i, n in enumerate(walk.inputs)
+            if n.name in stable and placeholders[n] not in written
         ]
-        self.program = self._compile(walk) if self.results.bases or self.results.sizes or walk.assertions else None
+        self.program = (
+            self._compile(walk)
+            if self.results.bases or self.results.sizes or walk.assertions
+            else None
+        )
         self._kept = frozenset(self._places)
         self._plain = all(order is None for order in self.results.orders)
         self._given = self._targets()
@@ -171,12 +180,17 @@ class Partition:
             return tuple([read(args) for read in self._readers])
         tensors = stable(args)
         if stable.keeps_changing:
-            logs.log("perf", "parameters of an inference program keep changing: their packed forms are given up")
+            logs.log(
+                "perf",
+                "parameters of an inference program keep changing: their packed forms are given up",
+            )
             self._parameter_cache = None
             self.program = self._built()
             return self._inputs(args)
         rest = iter(tensors)
-        listed: list[Any] = [None if i in self._kept else read(args) for i, read in enumerate(self._readers)]
+        listed: list[Any] = [
+            None if i in self._kept else read(args) for i, read in enumerate(self._readers)
+        ]
         for i in self._places:
             listed[i] = next(rest)
         return tuple(listed)
@@ -223,7 +237,9 @@ class Partition:
         """A call that failed, by eager mode; not where it may have written to an input."""
         if isinstance(error, Cancelled) or self._given and error.code not in _BEFORE:
             raise error
-        log.log(logging.DEBUG if self._warned else logging.WARNING, "a call stays in torch: %s", error)
+        log.log(
+            logging.DEBUG if self._warned else logging.WARNING, "a call stays in torch: %s", error
+        )
         self._warned = True
         logs.log("perf", f"a call ran in torch: {error}")
         return self.gm(*args)

@@ -6,13 +6,13 @@ import logging
 import operator
 import time
 
+from tenon import Cancelled
+
 import torch
 from torch import fx
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._python_dispatch import _disable_current_modes
-
-from tenon import Cancelled
 
 from ..graph.node import BEYOND
 from ..graph.walk import Walk
@@ -132,11 +132,15 @@ class _Support(OperatorSupportBase):
     def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
         if node.op != "call_function" or node in self._walk.unsupported:
             return False
-        if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() != "with_effects":
+        if (
+            isinstance(node.target, torch._ops.HigherOrderOperator)
+            and node.target.name() != "with_effects"
+        ):
             return False  # its graphs are not values, so a partition cannot get them as inputs
         if node.target is operator.getitem:
             return node.args[0] not in self._walk.unsupported and self.is_node_supported(
-                submodules, node.args[0]  # type: ignore[arg-type]
+                submodules,
+                node.args[0],  # type: ignore[arg-type]
             )
         fake = node.meta.get("val")
         if not isinstance(fake, (torch.Tensor, tuple, list)):
@@ -153,10 +157,10 @@ _FREE = (
 )  # fmt: skip
 
 
-def _split(gm: fx.GraphModule, options: Options, made: Compiled, walk: Walk) -> Callable[[list[Any]], Any]:
-    partitioner = CapabilityBasedPartitioner(
-        gm, _Support(walk), allows_single_node_partition=True
-    )
+def _split(
+    gm: fx.GraphModule, options: Options, made: Compiled, walk: Walk
+) -> Callable[[list[Any]], Any]:
+    partitioner = CapabilityBasedPartitioner(gm, _Support(walk), allows_single_node_partition=True)
     proposed = [p for p in partitioner.propose_partitions() if not _is_free(p.nodes)]
     whole = partitioner.fuse_partitions(proposed, prefix="tenon_")
     for name, module in list(whole.named_children()):

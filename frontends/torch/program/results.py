@@ -73,7 +73,9 @@ class Results:
 
     def __init__(self, graph: fx.Graph, numbers: Numbers):
         self.numbers = numbers
-        self.placeholders = {n: i for i, n in enumerate(p for p in graph.nodes if p.op == "placeholder")}
+        self.placeholders = {
+            n: i for i, n in enumerate(p for p in graph.nodes if p.op == "placeholder")
+        }
         self.bases: list[fx.Node] = []
         self.orders: list[tuple[int, ...] | None] = []
         self.updates: list[tuple[int, int]] = []
@@ -134,10 +136,11 @@ class Results:
         b = self._base(base)
         self.returned.add(b)
         order, fake = self.orders[b], base.meta["val"]
-        made: Make = lambda args, outs: outs[b]
-        if order is not None:
-            back = tuple(order.index(d) for d in range(len(order)))
-            made = lambda args, outs: outs[b].permute(back)
+        back = None if order is None else tuple(order.index(d) for d in range(len(order)))
+
+        def made(args: Any, outs: Any) -> Any:
+            return outs[b] if back is None else outs[b].permute(back)
+
         return self._with_gaps(made, fake) if _is_odd(fake) else made
 
     def _with_gaps(self, made: Make, fake: torch.Tensor) -> Make:
@@ -148,7 +151,9 @@ class Results:
 
         def make(args: Sequence[Any], outs: Sequence[Any]) -> torch.Tensor:
             found = number(args, outs)
-            return torch.empty_strided(found[:rank], found[rank:], dtype=fake.dtype).copy_(made(args, outs))
+            return torch.empty_strided(found[:rank], found[rank:], dtype=fake.dtype).copy_(
+                made(args, outs)
+            )
 
         return make
 
@@ -162,7 +167,9 @@ class Results:
         if all(isinstance(s, int) for s in flat):
             fixed = _unflatten(shape, iter(flat))
             return lambda args, outs: target(made(args, outs), *fixed)
-        return lambda args, outs: target(made(args, outs), *_unflatten(shape, iter(number(args, outs))))
+        return lambda args, outs: target(
+            made(args, outs), *_unflatten(shape, iter(number(args, outs)))
+        )
 
 
 def _flatten(value: Any, flat: list[Any]) -> Any:
@@ -204,7 +211,10 @@ def _without_one(largest: Any) -> Any:
 def _is_step(stride: Any, expected: Any) -> bool:
     """Whether a stride is this one where there are elements. torch steps over an axis of 0 as over one of 1."""
     found = expression(stride)
-    return found == expected or found.replace(lambda e: e.func in MAX and 1 in e.args, _without_one) == expected
+    return (
+        found == expected
+        or found.replace(lambda e: e.func in MAX and 1 in e.args, _without_one) == expected
+    )
 
 
 def _is_dense(fake: torch.Tensor, order: Sequence[int]) -> bool:
@@ -221,7 +231,11 @@ def memory_order(fake: Any) -> tuple[int, ...] | None:
 
     Gaps between sizes that only a call knows are left out here: `Results` puts them in.
     """
-    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or any(_hint(s) == 0 for s in fake.shape):
+    if (
+        not isinstance(fake, torch.Tensor)
+        or fake.layout is not torch.strided
+        or any(_hint(s) == 0 for s in fake.shape)
+    ):
         return None
     natural = tuple(range(fake.dim()))
     if _is_dense(fake, natural):
@@ -231,7 +245,9 @@ def memory_order(fake: Any) -> tuple[int, ...] | None:
     if _is_dense(fake, order):
         return order
     strides = [s for s in fake.stride() if not isinstance(s, int)]
-    known = strides and all(s.node.has_hint() for s in strides) and 0 not in map(_hint, fake.stride())
+    known = (
+        strides and all(s.node.has_hint() for s in strides) and 0 not in map(_hint, fake.stride())
+    )
     moved = [d for d in order if not (isinstance(fake.shape[d], int) and fake.shape[d] == 1)]
     return order if known and moved != sorted(moved) else None
 
@@ -241,7 +257,11 @@ def _is_odd(fake: torch.Tensor) -> bool:
     is_known = all(isinstance(s, int) for s in (*fake.shape, *fake.stride()))
     if is_known and 0 in fake.shape:
         return fake.stride() != torch.empty(fake.shape, device="meta").stride()
-    if any(isinstance(st, int) and st == 0 for st, s in zip(fake.stride(), fake.shape) if not _is_one(s)):
+    if any(
+        isinstance(st, int) and st == 0
+        for st, s in zip(fake.stride(), fake.shape)
+        if not _is_one(s)
+    ):
         return False
     return not _is_dense(fake, memory_order(fake) or range(fake.dim()))
 

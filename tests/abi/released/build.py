@@ -9,6 +9,7 @@ binary is never rebuilt: a release is final. `--now sdk` takes the newest layout
 instead, before it was committed. Binaries of layouts that history.txt no longer has are removed.
 first_edition.so is of ABI 0.1 and was built when that was the newest.
 """
+
 import argparse
 import hashlib
 import os
@@ -27,7 +28,11 @@ def git(*words):
 def commits():
     """digest -> the first commit with this layout."""
     found = {}
-    for commit in git("log", "--reverse", "--format=%H", "--diff-filter=AM", "--", "tests/abi/layout.txt").decode().split():
+    for commit in (
+        git("log", "--reverse", "--format=%H", "--diff-filter=AM", "--", "tests/abi/layout.txt")
+        .decode()
+        .split()
+    ):
         digest = hashlib.sha256(git("show", f"{commit}:tests/abi/layout.txt")).hexdigest()[:8]
         found.setdefault(digest, commit)
     return found
@@ -37,14 +42,35 @@ def export(commit, folder):
     target = folder / "tenon" / "abi"
     target.mkdir(parents=True)
     # The headers used to be in sdk/abi.
-    for path in git("ls-tree", "--name-only", commit, "sdk/tenon/abi/", "sdk/abi/").decode().split():
+    for path in (
+        git("ls-tree", "--name-only", commit, "sdk/tenon/abi/", "sdk/abi/").decode().split()
+    ):
         if path.endswith(".h"):
             (target / os.path.basename(path)).write_bytes(git("show", f"{commit}:{path}"))
 
 
 def build(compiler, include, target):
-    subprocess.run([compiler, "--target=x86_64-linux-gnu", "-std=gnu11", "-Os", "-w", "-fPIC", "-shared", "-fvisibility=hidden", "-s", "-fno-ident",
-                    "-Wl,-z,now", "-Wl,--build-id=none", f"-I{include}", str(HERE / "plugin.c"), "-o", str(target)], check=True)
+    subprocess.run(
+        [
+            compiler,
+            "--target=x86_64-linux-gnu",
+            "-std=gnu11",
+            "-Os",
+            "-w",
+            "-fPIC",
+            "-shared",
+            "-fvisibility=hidden",
+            "-s",
+            "-fno-ident",
+            "-Wl,-z,now",
+            "-Wl,--build-id=none",
+            f"-I{include}",
+            str(HERE / "plugin.c"),
+            "-o",
+            str(target),
+        ],
+        check=True,
+    )
     target.chmod(0o644)
 
 
@@ -54,7 +80,11 @@ def main():
     parser.add_argument("--now")
     arguments = parser.parse_args()
     known = commits()
-    layouts = [line.split()[1] for line in (HERE.parent / "history.txt").read_text().splitlines() if line.startswith(tuple("0123456789"))]
+    layouts = [
+        line.split()[1]
+        for line in (HERE.parent / "history.txt").read_text().splitlines()
+        if line.startswith(tuple("0123456789"))
+    ]
     for binary in HERE.glob("*.so"):
         if binary.stem not in [*layouts, "first_edition"]:
             binary.unlink()

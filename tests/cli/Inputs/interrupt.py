@@ -1,5 +1,6 @@
 """Ctrl-C during a long run: exit status 130 after little more work. An uninterrupted run would exit
 with 0."""
+
 import pathlib
 import resource
 import signal
@@ -9,8 +10,11 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import busy  # noqa: E402
 
-process = subprocess.Popen(["tenon", "run", sys.argv[1], "--seed", "1", "--device", "reference"],
-                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+process = subprocess.Popen(
+    ["tenon", "run", sys.argv[1], "--seed", "1", "--device", "reference"],
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+)
 busy.waits_until(lambda: process.poll() is not None or busy.is_at_work(process.pid, 0.5))
 if process.poll() is not None:
     sys.exit(f"it ended by itself with {process.returncode}: {process.stderr.read().decode()}")

@@ -1,10 +1,13 @@
 """What the page of a report holds, as lines for FileCheck. Usage: report.py PAGE"""
+
 import json
 import re
 import sys
 
 page = open(sys.argv[1], encoding="utf-8").read()
-begin = page.index('<script type="application/json" id="data">') + len('<script type="application/json" id="data">')
+begin = page.index('<script type="application/json" id="data">') + len(
+    '<script type="application/json" id="data">'
+)
 end = page.index("</script>", begin)
 data = json.loads(page[begin:end])
 assert data["schema"] == 1 and data["tenon"]
@@ -30,8 +33,10 @@ for run in data["runs"]:
                 memory |= any("bytes" in part["buffers"][b] for b in step["buffers"])
     if shown == {n["node"] for n in nodes}:
         print("every node is in a kernel")
-    print(f"events {word(run.get('events', {}).get('traceEvents'))}, peaks {word(run.get('peaks'))}, "
-          f"source {word(any(run.get('source', {}).values()))}, memory {word(memory)}")
+    print(
+        f"events {word(run.get('events', {}).get('traceEvents'))}, peaks {word(run.get('peaks'))}, "
+        f"source {word(any(run.get('source', {}).values()))}, memory {word(memory)}"
+    )
 rest = page[:begin] + page[end:]
 if not re.search(r"(src|href)=|@import|url\(|https?://(?!www\.w3\.org)", rest):
     print("nothing from outside")

@@ -1,5 +1,6 @@
 """Runs a command on a terminal of its own, and prints what it writes there. Usage: terminal.py
 COMMAND..."""
+
 import os
 import pty
 import sys

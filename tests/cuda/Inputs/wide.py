@@ -1,4 +1,5 @@
 """Prints a graph with many inputs, joined by what argv[1] says: add or concat."""
+
 import sys
 
 COUNT = 600
@@ -12,4 +13,11 @@ else:
     for i, name in enumerate(names[1:]):
         body.append(f"  %s{i} = add({result}, {name}) : f32[2]")
         result = f"%s{i}"
-print("tenon.tir 1", f"graph @g({inputs}) -> (y: f32[{size}]) {{", *body, f"  yield {result}", "}", sep="\n")
+print(
+    "tenon.tir 1",
+    f"graph @g({inputs}) -> (y: f32[{size}]) {{",
+    *body,
+    f"  yield {result}",
+    "}",
+    sep="\n",
+)

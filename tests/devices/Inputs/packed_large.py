@@ -1,4 +1,5 @@
 """A graph with four matrices of 64 KiB that are turned over when the program is loaded."""
+
 import random
 
 SIDE = 128

@@ -7,6 +7,7 @@ The headers come with the libraries alone, in wheels of more than 400 MB, so thi
 --full`. They are kept in the folder, without the libraries. Skipped, with a reason and status 77, without
 CHECK_FULL=1 and where the wheels cannot be downloaded.
 """
+
 import argparse
 import os
 import pathlib
@@ -21,11 +22,23 @@ HERE = pathlib.Path(__file__).resolve().parent
 PLUGIN = HERE.parents[2] / "plugins/cublaslt"
 # The library's wheel, and those of the headers that its own include.
 RELEASES = {
-    "11": ("nvidia-cublas-cu11==11.11.3.6", "nvidia-cuda-runtime-cu11==11.8.89", "nvidia-cuda-nvcc-cu11==11.8.89"),
-    "12": ("nvidia-cublas-cu12==12.9.3.13", "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-nvcc-cu12==12.9.86",
-           "nvidia-cuda-cccl-cu12==12.9.27"),
-    "13": ("nvidia-cublas==13.10.0.20", "nvidia-cuda-runtime==13.5.37", "nvidia-cuda-crt==13.5.37",
-           "nvidia-cuda-cccl==13.3.5.0.6"),
+    "11": (
+        "nvidia-cublas-cu11==11.11.3.6",
+        "nvidia-cuda-runtime-cu11==11.8.89",
+        "nvidia-cuda-nvcc-cu11==11.8.89",
+    ),
+    "12": (
+        "nvidia-cublas-cu12==12.9.3.13",
+        "nvidia-cuda-runtime-cu12==12.9.79",
+        "nvidia-cuda-nvcc-cu12==12.9.86",
+        "nvidia-cuda-cccl-cu12==12.9.27",
+    ),
+    "13": (
+        "nvidia-cublas==13.10.0.20",
+        "nvidia-cuda-runtime==13.5.37",
+        "nvidia-cuda-crt==13.5.37",
+        "nvidia-cuda-cccl==13.3.5.0.6",
+    ),
 }
 SECONDS = 1200  # for one wheel
 
@@ -38,13 +51,30 @@ def skip(why):
 def fetch(wheel, folder):
     """Unpacks the headers of a wheel. The library in it is not kept."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "-d", temporary, wheel]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--no-cache-dir",
+            "-d",
+            temporary,
+            wheel,
+        ]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=SECONDS, check=False
+            )
         except subprocess.TimeoutExpired:
             skip(f"{wheel} was not downloaded in {SECONDS} s")
         if done.returncode != 0:
-            skip(f"{wheel} cannot be downloaded: {(done.stderr.strip() or 'pip says nothing').splitlines()[-1]}")
+            skip(
+                f"{wheel} cannot be downloaded: {(done.stderr.strip() or 'pip says nothing').splitlines()[-1]}"
+            )
         with zipfile.ZipFile(next(pathlib.Path(temporary).glob("*.whl"))) as archive:
             for name in archive.namelist():
                 if "/include/" in name and not name.endswith("/"):
@@ -67,10 +97,22 @@ def headers_of(release, folder):
 
 
 def compiles(compiler, includes, text):
-    command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", f"-I{PLUGIN}"]
+    command = [
+        compiler,
+        "-std=c++20",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fsyntax-only",
+        "-x",
+        "c++",
+        f"-I{PLUGIN}",
+    ]
     for folder in includes:
         command += ["-isystem", str(folder)]
-    done = subprocess.run([*command, "-"], input=text, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [*command, "-"], input=text, capture_output=True, text=True, timeout=300, check=False
+    )
     return done.returncode == 0, done.stderr
 
 

@@ -11,9 +11,8 @@ import time
 
 import numpy as np
 import pytest
-from dlpack_records import Device, DLTensor, Managed, ManagedVersioned, new_capsule, pointer_in
-
 import tenon
+from dlpack_records import Device, DLTensor, Managed, ManagedVersioned, new_capsule, pointer_in
 
 CUDA = 2
 # CUDA's number of the first device that the plugin has code for: as many are too old for it. It is
@@ -55,7 +54,9 @@ class Array:
         ok(driver.cuStreamWaitEvent(None if stream == 1 else ctypes.c_void_p(stream), event, 0))
         ok(driver.cuEventDestroy_v2(event))
         self.managed = Managed()
-        self.managed.tensor = DLTensor(self.address.value, Device(CUDA, self.number), 1, 2, 32, 1, self.shape, self.strides, 0)
+        self.managed.tensor = DLTensor(
+            self.address.value, Device(CUDA, self.number), 1, 2, 32, 1, self.shape, self.strides, 0
+        )
         return new_capsule(ctypes.addressof(self.managed), b"dltensor", None)
 
 
@@ -63,7 +64,9 @@ class Header(ctypes.Structure):
     _fields_ = [("version", ctypes.c_uint32 * 2), ("previous", ctypes.c_void_p)]
 
 
-CurrentStream = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+CurrentStream = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
+)
 
 
 class Table(ctypes.Structure):
@@ -95,7 +98,11 @@ class Streaming(Array):
         """On its stream or another one, after much work: only what waits for the stream sees it."""
         bits = ctypes.c_uint(int(np.float32(value).view(np.uint32)))
         for word in [ctypes.c_uint(0)] * 400 + [bits]:
-            ok(driver.cuMemsetD32Async(self.address, word, ctypes.c_size_t(FLOATS), stream or self.stream))
+            ok(
+                driver.cuMemsetD32Async(
+                    self.address, word, ctypes.c_size_t(FLOATS), stream or self.stream
+                )
+            )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -167,9 +174,23 @@ def test_results_go_out_by_pointer(negate):
     y = tenon.tensor(np.asarray(negate(tenon.tensor(Array(7)))[0]), device="cuda")
     capsule = y.__dlpack__(stream=1, max_version=(1, 0), dl_device=(CUDA, NUMBER))
     t = ManagedVersioned.from_address(pointer_in(capsule, b"dltensor_versioned")).tensor
-    assert (t.device.type, t.device.id, t.rank, t.shape[0], t.code, t.bits) == (CUDA, NUMBER, 1, FLOATS, 2, 32)
+    assert (t.device.type, t.device.id, t.rank, t.shape[0], t.code, t.bits) == (
+        CUDA,
+        NUMBER,
+        1,
+        FLOATS,
+        2,
+        32,
+    )
     host = np.zeros(FLOATS, np.float32)
-    ok(driver.cuMemcpyDtoHAsync_v2(host.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(t.data + t.byte_offset), ctypes.c_size_t(4 * FLOATS), None))
+    ok(
+        driver.cuMemcpyDtoHAsync_v2(
+            host.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_uint64(t.data + t.byte_offset),
+            ctypes.c_size_t(4 * FLOATS),
+            None,
+        )
+    )
     ok(driver.cuStreamSynchronize(None))
     assert set(host) == {-7}
     old = y.__dlpack__(dl_device=(CUDA, NUMBER))
@@ -185,13 +206,19 @@ class Consumer:
         ok(driver.cuMemAlloc_v2(ctypes.byref(self.copy), 4 * FLOATS))
 
     def take(self, tensor):
-        self.capsule = tensor.__dlpack__(stream=self.stream.value, max_version=(1, 0), dl_device=(CUDA, NUMBER))
+        self.capsule = tensor.__dlpack__(
+            stream=self.stream.value, max_version=(1, 0), dl_device=(CUDA, NUMBER)
+        )
         t = ManagedVersioned.from_address(pointer_in(self.capsule, b"dltensor_versioned")).tensor
         return ctypes.c_uint64(t.data + t.byte_offset)
 
     def queue_work(self):
         for word in range(400):
-            ok(driver.cuMemsetD32Async(self.copy, ctypes.c_uint(word), ctypes.c_size_t(FLOATS), self.stream))
+            ok(
+                driver.cuMemsetD32Async(
+                    self.copy, ctypes.c_uint(word), ctypes.c_size_t(FLOATS), self.stream
+                )
+            )
 
     def queue_copy(self, source):
         ok(driver.cuMemcpyDtoDAsync_v2(self.copy, source, ctypes.c_size_t(4 * FLOATS), self.stream))
@@ -203,7 +230,11 @@ class Consumer:
     def copied(self):
         ok(driver.cuStreamSynchronize(self.stream))
         host = np.zeros(FLOATS, np.float32)
-        ok(driver.cuMemcpyDtoHAsync_v2(host.ctypes.data_as(ctypes.c_void_p), self.copy, ctypes.c_size_t(4 * FLOATS), None))
+        ok(
+            driver.cuMemcpyDtoHAsync_v2(
+                host.ctypes.data_as(ctypes.c_void_p), self.copy, ctypes.c_size_t(4 * FLOATS), None
+            )
+        )
         return host
 
 
@@ -231,13 +262,21 @@ def test_a_result_stays_until_the_work_of_its_reader_is_done():
 
 
 def test_a_result_that_its_reader_records_stays(caplog):
-    consumer, values, graph, runnable = Consumer(), np.arange(FLOATS, dtype=np.float32), ctypes.c_void_p(), ctypes.c_void_p()
+    consumer, values, graph, runnable = (
+        Consumer(),
+        np.arange(FLOATS, dtype=np.float32),
+        ctypes.c_void_p(),
+        ctypes.c_void_p(),
+    )
     source = consumer.take(tenon.tensor(values, device="cuda"))
     ok(driver.cuStreamBeginCapture_v2(consumer.stream, 0))
     consumer.queue_copy(source)
     consumer.let_go()
     ok(driver.cuStreamEndCapture(consumer.stream, ctypes.byref(graph)))
-    assert "are kept until the process ends" in caplog.text and "the stream records a graph" in caplog.text
+    assert (
+        "are kept until the process ends" in caplog.text
+        and "the stream records a graph" in caplog.text
+    )
     use_other_memory()
     ok(driver.cuGraphInstantiateWithFlags(ctypes.byref(runnable), graph, ctypes.c_ulonglong(0)))
     ok(driver.cuGraphLaunch(runnable, consumer.stream))
@@ -275,12 +314,19 @@ def test_devices_have_the_numbers_of_cuda():
     rows = [d for d in tenon.devices() if d["plugin"] == "cuda"]
     assert [(d["name"], d["native_ordinal"]) for d in rows] == [("cuda", NUMBER)]
     assert rows[0]["uuid"] == f"a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae{NUMBER:02}"
-    assert all(d["native_ordinal"] is None and d["uuid"] == "" for d in tenon.devices() if d["plugin"] == "cpu")
+    assert all(
+        d["native_ordinal"] is None and d["uuid"] == ""
+        for d in tenon.devices()
+        if d["plugin"] == "cpu"
+    )
 
 
 @pytest.mark.skipif(NUMBER == 0, reason="all devices have code")
 def test_an_array_on_a_device_without_code_is_refused():
     x = Array(1)
     x.number = 0
-    with pytest.raises(tenon.Error, match="T0502.*no code for the vendor's device 0 of kind .cuda. .cuda:0 is number 1."):
+    with pytest.raises(
+        tenon.Error,
+        match="T0502.*no code for the vendor's device 0 of kind .cuda. .cuda:0 is number 1.",
+    ):
         tenon.tensor(x)

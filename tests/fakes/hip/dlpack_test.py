@@ -5,9 +5,8 @@ import ctypes
 
 import numpy as np
 import pytest
-from dlpack_records import Device, DLTensor, Managed, new_capsule, pointer_in
-
 import tenon
+from dlpack_records import Device, DLTensor, Managed, new_capsule, pointer_in
 
 ROCM, NUMBER, FLOATS = 10, 1, 1 << 10
 runtime = ctypes.CDLL("libamdhip64.so.6")
@@ -32,7 +31,9 @@ class Array:
 
     def __dlpack__(self, *, stream=None):
         self.managed = Managed()
-        self.managed.tensor = DLTensor(self.address.value, Device(ROCM, self.number), 1, 2, 32, 1, self.shape, None, 0)
+        self.managed.tensor = DLTensor(
+            self.address.value, Device(ROCM, self.number), 1, 2, 32, 1, self.shape, None, 0
+        )
         return new_capsule(ctypes.addressof(self.managed), b"dltensor", None)
 
 

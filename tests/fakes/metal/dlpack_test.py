@@ -5,9 +5,8 @@ import gc
 
 import numpy as np
 import pytest
-from dlpack_records import Device, DLTensor, Managed, new_capsule, pointer_in
-
 import tenon
+from dlpack_records import Device, DLTensor, Managed, new_capsule, pointer_in
 
 METAL, FLOATS, SKIPPED = 8, 1 << 10, 16
 metal = ctypes.CDLL("libmetal.so")
@@ -24,14 +23,18 @@ metal.fake_metal_in_use.restype = ctypes.c_uint64
 def send(to, selector, *arguments):
     name = metal.sel_registerName(selector.encode())
     metal.objc_msgSend.restype = ctypes.c_void_p
-    return metal.objc_msgSend(ctypes.c_void_p(to), ctypes.c_void_p(name), *map(ctypes.c_uint64, arguments))
+    return metal.objc_msgSend(
+        ctypes.c_void_p(to), ctypes.c_void_p(name), *map(ctypes.c_uint64, arguments)
+    )
 
 
 GPU = send(metal.MTLCopyAllDevices(), "objectAtIndex:", 0)
 
 
 def floats(buffer):
-    return np.ctypeslib.as_array(ctypes.cast(send(buffer, "contents"), ctypes.POINTER(ctypes.c_float)), (SKIPPED + FLOATS,))
+    return np.ctypeslib.as_array(
+        ctypes.cast(send(buffer, "contents"), ctypes.POINTER(ctypes.c_float)), (SKIPPED + FLOATS,)
+    )
 
 
 class Array:
@@ -50,7 +53,9 @@ class Array:
     def __dlpack__(self, *, stream=None):
         self.streams.append(stream)
         self.managed = Managed()
-        self.managed.tensor = DLTensor(self.buffer, Device(METAL, 0), 1, 2, 32, 1, self.shape, None, 4 * SKIPPED)
+        self.managed.tensor = DLTensor(
+            self.buffer, Device(METAL, 0), 1, 2, 32, 1, self.shape, None, 4 * SKIPPED
+        )
         return new_capsule(ctypes.addressof(self.managed), b"dltensor", None)
 
 

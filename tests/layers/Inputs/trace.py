@@ -1,5 +1,6 @@
 """trace.py FILE PLUGIN CALL...: the timeline is JSON, its events are complete, and the plugin's
 calls are among them."""
+
 import json
 import sys
 

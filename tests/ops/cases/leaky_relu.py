@@ -1,5 +1,4 @@
 import numpy as np
-
 from expected import call, meaning, through_onnx
 
 

@@ -1,5 +1,4 @@
 import numpy as np
-
 from expected import call, meaning
 
 
@@ -10,5 +9,9 @@ def cases(random):
 
 
 MEANINGS = {
-    "popcount": meaning(integers=lambda dtype, x: int(x).bit_count() if x >= 0 else int(dtype[1:]) - int(~x).bit_count())
+    "popcount": meaning(
+        integers=lambda dtype, x: (
+            int(x).bit_count() if x >= 0 else int(dtype[1:]) - int(~x).bit_count()
+        )
+    )
 }

@@ -5,6 +5,7 @@
 
 The files are read and not run: the build has none of the packages that they import.
 """
+
 import ast
 import pathlib
 import sys
@@ -22,15 +23,21 @@ def rows_of(path):
                 if keyword.arg != "cpp":
                     continue
                 if not isinstance(op, ast.Constant) or not isinstance(keyword.value, ast.Constant):
-                    raise SystemExit(f"{path}:{keyword.lineno}: the op and its `cpp` are not literals")
+                    raise SystemExit(
+                        f"{path}:{keyword.lineno}: the op and its `cpp` are not literals"
+                    )
                 yield op.value, keyword.value.value
 
 
 def main():
     output, *files = map(pathlib.Path, sys.argv[1:])
-    output.write_text("".join(
-        f'{{"{op}", [](double x) -> double {{ return {cpp}; }}}},  // {path.name}\n'
-        for path in sorted(files) for op, cpp in rows_of(path)))
+    output.write_text(
+        "".join(
+            f'{{"{op}", [](double x) -> double {{ return {cpp}; }}}},  // {path.name}\n'
+            for path in sorted(files)
+            for op, cpp in rows_of(path)
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ place."""
 import fractions
 
 import numpy as np
-
 from values import FORMATS, LD, exact
 
 SLACK = LD(1 + 2**-9)  # for the error of the exact value itself
@@ -71,7 +70,9 @@ def wrong(got, want, dtype, unit_and_room):
     """True where a float result is wrong."""
     digits, _, high = FORMATS[dtype]
     room = unit_and_room[1]
-    largest = np.ldexp(LD(2) - np.ldexp(LD(1), -digits), high)  # the largest value that rounds to a finite number
+    largest = np.ldexp(
+        LD(2) - np.ldexp(LD(1), -digits), high
+    )  # the largest value that rounds to a finite number
     with np.errstate(all="ignore"):
         near = abs(got - want) <= room
         signs = np.signbit(got) == np.signbit(want)

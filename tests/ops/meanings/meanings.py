@@ -18,9 +18,8 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
-
 import judge
+import numpy as np
 import oracle
 import values
 from oracle import expected

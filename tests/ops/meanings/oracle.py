@@ -7,7 +7,6 @@ import pathlib
 import sys
 
 import numpy as np
-
 from exact import digamma, erf, erf_inv, erfc, lgamma
 from values import FORMATS, INTS, LD, bits_of, exact, narrow
 

@@ -83,7 +83,9 @@ def with_neighbours(dtype, array):
 # functions, overflow and underflow of exp, sinh, erfc, logistic and exp2, zeros of lgamma and
 # digamma, poles, large halves, arguments that are hard to reduce. Whole numbers, halves and
 # multiples of pi are added below.
-PLACES = [float(v) for v in """
+PLACES = [
+    float(v)
+    for v in """
     0.1 0.3 0.3333333333333333 0.66 0.75 0.84375 0.9 0.927734375 0.99 0.999 0.9999 1.0001 1.25 2.414213562373095
     1.4616321449683622 2.4570247382208006 2.7476826467274127 2.857 3.14351 3.9192 3.95529 4.0392
     0.50408300826445541 1.5734984731623904 2.6107208684441447 9.010913 10.0546 13.8 16.64 17.33 18.72 26.54
@@ -93,7 +95,8 @@ PLACES = [float(v) for v in """
     1023.5 1024 1074 1075 1e3 1e4 1e5 1e6 4194303.5 8388607.5 8388608.5 1e8 1e9 1e10 1e15 4503599627370495.5
     1e16 1e22 1e30 4.0850e36 2.5563e305 1e-5 1e-7 1e-9 1e-10 1e-12 1e-20 1e-38 1e-40 1e-45 1e-100 1e-300
     1e-310 7.7291082e28 5.319372648326541e255 1.181111
-    """.split()]
+    """.split()
+]
 PLACES += [16367173.0 * 2.0**72, 6381956970095103.0 * 2.0**797]
 PLACES += [k / 2 for k in range(1, 82)]
 PLACES += [k * np.pi / 4 for k in [*range(1, 42), 202, 710, 2002, 20002, 823114, 2000006]]

@@ -1,12 +1,20 @@
 """Prints registers, spills and local memory of each kernel of a package's or dump's code objects, by
 llvm-readelf. Usage: registers.py FILE... Fails if a kernel spills or if a file has no code object."""
+
 import re
 import subprocess
 import sys
 import tempfile
 
 MAGIC = b"\x7fELF\x02\x01\x01\x40"  # 64 bits, HSA
-FIELDS = ("vgpr_count", "sgpr_count", "vgpr_spill_count", "sgpr_spill_count", "group_segment_fixed_size", "wavefront_size")
+FIELDS = (
+    "vgpr_count",
+    "sgpr_count",
+    "vgpr_spill_count",
+    "sgpr_spill_count",
+    "group_segment_fixed_size",
+    "wavefront_size",
+)
 
 
 def kernels(notes):
@@ -29,7 +37,9 @@ def main():
             with tempfile.NamedTemporaryFile() as file:
                 file.write(data[at:])
                 file.flush()
-                notes = subprocess.run(["llvm-readelf", "--notes", file.name], capture_output=True, text=True).stdout
+                notes = subprocess.run(
+                    ["llvm-readelf", "--notes", file.name], capture_output=True, text=True
+                ).stdout
             for name, found in kernels(notes):
                 print(name, *(f"{field} {found[field]}" for field in FIELDS))
                 spilled |= found["vgpr_spill_count"] + found["sgpr_spill_count"] > 0

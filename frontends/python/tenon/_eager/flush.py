@@ -148,7 +148,9 @@ def _add_general(family: Family, flush: Flush, device: str, pattern: Pattern) ->
     return True
 
 
-def _by_family(family: Family, flush: Flush, sizes: Sizes, data: tuple[Any, ...]) -> list[Any] | None:
+def _by_family(
+    family: Family, flush: Flush, sizes: Sizes, data: tuple[Any, ...]
+) -> list[Any] | None:
     """The results of a program with symbols; None if there is none, or if its symbols are wrong."""
     general = family.find(sizes)
     if general is None:
@@ -246,7 +248,9 @@ def log_flush(operations: int, how: str | None) -> None:
     line = user_line()
     place = f"{line[0]}:{line[1]}" if line else "a thread without frames"
     what = "1 operation" if operations == 1 else f"{operations} operations"
-    logging.getLogger("tenon.eager").debug("%s reads a value: %s run %s", place, what, how or "by a known program")
+    logging.getLogger("tenon.eager").debug(
+        "%s reads a value: %s run %s", place, what, how or "by a known program"
+    )
 
 
 _trace.compute_with(run_now, forget)

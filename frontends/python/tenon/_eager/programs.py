@@ -54,7 +54,9 @@ def eager_counts() -> EagerCounts:
     return EagerCounts(_native.flushes(), _counts[0], _counts[1])
 
 
-def compile(flush: Flush, device: str, pattern: Pattern | None = None) -> tuple[_native.Program, dict[str, int]]:
+def compile(
+    flush: Flush, device: str, pattern: Pattern | None = None
+) -> tuple[_native.Program, dict[str, int]]:
     """The program of a flush, and where the sizes are that a call has to give."""
     trace = GraphTrace("eager")
     trace.locate = False
@@ -70,7 +72,9 @@ def compile(flush: Flush, device: str, pattern: Pattern | None = None) -> tuple[
     return program, free
 
 
-def _with_symbols(trace: GraphTrace, flush: Flush, pattern: Pattern) -> tuple[Flush, dict[str, int]]:
+def _with_symbols(
+    trace: GraphTrace, flush: Flush, pattern: Pattern
+) -> tuple[Flush, dict[str, int]]:
     of_inputs = sum(len(shape) for _, shape in flush[1])
     free: dict[str, int] = {}
     sizes: list[Size] = []

@@ -113,7 +113,9 @@ def element(d: DType, value: Scalar) -> bytes:
     if is_integer(d):
         low, high = limits(d)
         if not low <= int(value) <= high:
-            raise OverflowError(f"{value} is not a value of {d.name}, which has values from {low} to {high}")
+            raise OverflowError(
+                f"{value} is not a value of {d.name}, which has values from {low} to {high}"
+            )
         return struct.pack(_FORMATS[d.code], int(value))
     if d is bfloat16:
         return _bfloat16(float(value))

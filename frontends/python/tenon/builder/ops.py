@@ -143,15 +143,15 @@ def broadcast_to(x: Value, shape: tuple[Size, ...]) -> Value:
 
 def broadcast_in(x: Value, shape: tuple[Size, ...], dims: Sequence[int]) -> Value:
     """Dim i of x becomes dims[i] of the result."""
-    return emit(
-        "broadcast", (x,), (("dims", I64S, tuple(dims)), ("shape", DIMS, tuple(shape)))
-    )[0]
+    return emit("broadcast", (x,), (("dims", I64S, tuple(dims)), ("shape", DIMS, tuple(shape))))[0]
 
 
 def reshape(x: Value, shape: Sequence[Size]) -> Value:
     """The same elements in the same order, in another shape."""
     shape = tuple(shape)
-    if len(shape) == len(x.shape) and all(same(a, b) not in (NO, MAYBE) for a, b in zip(shape, x.shape)):
+    if len(shape) == len(x.shape) and all(
+        same(a, b) not in (NO, MAYBE) for a, b in zip(shape, x.shape)
+    ):
         return x
     return emit("reshape", (x,), (("shape", DIMS, shape),))[0]
 
@@ -213,9 +213,9 @@ def compare(x: Value, y: Value, direction: int) -> Value:
 def select(p: Value, x: Value, y: Value) -> Value:
     """x where p, else y. Shapes go together first."""
     shape = broadcast_shapes(broadcast_shapes(p.shape, x.shape), y.shape)
-    return emit(
-        "select", (broadcast_to(p, shape), broadcast_to(x, shape), broadcast_to(y, shape))
-    )[0]
+    return emit("select", (broadcast_to(p, shape), broadcast_to(x, shape), broadcast_to(y, shape)))[
+        0
+    ]
 
 
 def like(x: Value, value: bool | int | float | complex) -> Value:

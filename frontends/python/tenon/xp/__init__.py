@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from math import e, inf, nan, pi
 
-from tenon._eager import flush as _flush  # noqa: F401: computes what waits
+from tenon._eager import flush as _flush  # computes what waits
 from tenon.builder.dtypes import (
     DType,
     bfloat16,
@@ -36,7 +36,19 @@ from tenon.builder.dtypes import (
     uint64,
 )
 from tenon.builder.dtypes import bool_ as bool
-from tenon.xp import _array, _create, _elementwise, _indexing, _operators, _reduce, _search, _shape, _types, fft, linalg
+from tenon.xp import (
+    _array,
+    _create,
+    _elementwise,
+    _indexing,
+    _operators,
+    _reduce,
+    _search,
+    _shape,
+    _types,
+    fft,
+    linalg,
+)
 from tenon.xp._array import Array
 from tenon.xp._create import *
 from tenon.xp._elementwise import *

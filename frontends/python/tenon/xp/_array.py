@@ -56,7 +56,9 @@ class Array(_native.ArrayBase):
     def T(self) -> Array:
         """The transpose of a matrix."""
         if self.ndim != 2:
-            raise ValueError(f".T needs 2 axes, this array has {self.ndim}: use .mT or permute_dims")
+            raise ValueError(
+                f".T needs 2 axes, this array has {self.ndim}: use .mT or permute_dims"
+            )
         return self.mT
 
     @property
@@ -112,7 +114,9 @@ class Array(_native.ArrayBase):
     def item(self) -> Scalar:
         """The only element, as a number of Python."""
         if self.size != 1:
-            raise TypeError(f"only an array of one element is a number, this has shape {self.shape}")
+            raise TypeError(
+                f"only an array of one element is a number, this has shape {self.shape}"
+            )
         return self._element()  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
@@ -263,7 +267,12 @@ def is_weak(x: Any) -> bool:
     return x._weak if isinstance(x, Array) else isinstance(x, (bool, int, float, complex, Dim))
 
 
-_WEAK_TYPES = (dt.bool_, dt.int64, dt.float64, dt.complex128)  # each goes with later ones, as in Python
+_WEAK_TYPES = (
+    dt.bool_,
+    dt.int64,
+    dt.float64,
+    dt.complex128,
+)  # each goes with later ones, as in Python
 
 
 def _weak_type(x: Any) -> DType:

@@ -113,7 +113,11 @@ def _checked(value: Any, dtype: DType) -> Any:
 
 
 def _of_other(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
-    tensor = obj if type(obj).__module__ == "tenon._native" else _host.tensor(obj, copy=copy is not False)
+    tensor = (
+        obj
+        if type(obj).__module__ == "tenon._native"
+        else _host.tensor(obj, copy=copy is not False)
+    )
     if tensor.dtype not in dt.by_code:
         raise UnsupportedError(f"arrays of {tensor.dtype}: not yet", "T0629")
     array = _of_tensor(tensor)
@@ -251,7 +255,9 @@ def arange(
     if step == 0:
         raise ValueError("the step of arange is not 0")
     floats = any(isinstance(s, float) for s in (start, stop, step))
-    chosen = dt.parse(dtype) if dtype is not None else dt.default_float if floats else dt.default_int
+    chosen = (
+        dt.parse(dtype) if dtype is not None else dt.default_float if floats else dt.default_int
+    )
     if chosen is dt.bool_:
         raise TypeError("arange gives numbers, not bool")
     if floats:

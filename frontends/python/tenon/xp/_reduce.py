@@ -97,7 +97,9 @@ def var(
     v = value_of(x)
     check("var", "float", v)
     axes = axes_of(axis, len(v.shape))
-    center = ops.broadcast_to(_kept(ops.one("mean", v, dims=axes) if axes else v, v, axes, True), v.shape)
+    center = ops.broadcast_to(
+        _kept(ops.one("mean", v, dims=axes) if axes else v, v, axes, True), v.shape
+    )
     square = ops.one("square", ops.one("sub", v, center))
     total = ops.one("reduce_sum", square, dims=axes) if axes else square
     count = ops.size_value(_count([v.shape[a] for a in axes]), v.dtype)
@@ -111,7 +113,9 @@ def std(
     x: Array, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
 ) -> Array:
     """The standard deviation over axes: the root of `var`."""
-    return Array(ops.one("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims)._value))
+    return Array(
+        ops.one("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims)._value)
+    )
 
 
 def truth(v: Value) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import NamedTuple
 
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
@@ -19,9 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
-
-
-from typing import NamedTuple
 
 __all__ = [
     "argmax", "argmin", "argsort", "isin", "matmul", "matrix_transpose", "nonzero", "repeat", "searchsorted",
@@ -152,9 +150,7 @@ def _ordered(flat: Value) -> tuple[Value, Value]:
 def _firsts(ordered: Value) -> Value:
     """Where elements in order differ from the one before them."""
     (n,) = ordered.shape
-    step = ops.compare(
-        ops.slice_axis(ordered, 0, 1, n), ops.slice_axis(ordered, 0, 0, n - 1), 1
-    )
+    step = ops.compare(ops.slice_axis(ordered, 0, 1, n), ops.slice_axis(ordered, 0, 0, n - 1), 1)
     return ops.concat([ops.full((1,), True, dt.bool_), step], 0)
 
 
@@ -168,9 +164,7 @@ def _groups(first: Value, perm: Value) -> Value:
 def _numbered(a: Value, b: Value) -> tuple[Value, Value]:
     """Integers in place of elements, the same where elements are equal."""
     left, right = _count(a.shape), _count(b.shape)
-    ordered, perm = _ordered(
-        ops.concat([ops.reshape(a, (left,)), ops.reshape(b, (right,))], 0)
-    )
+    ordered, perm = _ordered(ops.concat([ops.reshape(a, (left,)), ops.reshape(b, (right,))], 0))
     found = _groups(_firsts(ordered), perm)
     return (
         ops.reshape(ops.slice_axis(found, 0, 0, left), a.shape),
@@ -181,7 +175,8 @@ def _numbered(a: Value, b: Value) -> tuple[Value, Value]:
 def unique_all(x: Array, /) -> UniqueAll:
     """Distinct values in order, where each is first, which one each element is, and how often.
 
-    Complex values are in the order of their real parts, then of their imaginary ones. NaN differs from NaN. The number of values depends on the elements, so it is computed at once.
+    Complex values are in the order of their real parts, then of their imaginary ones. NaN differs
+    from NaN. The number of values depends on the elements, so it is computed at once.
     """
     v = value_of(x)
     n = _count(v.shape)
@@ -196,7 +191,10 @@ def unique_all(x: Array, /) -> UniqueAll:
     ends = ops.concat(
         [ops.slice_axis(at, 0, 1, at.shape[0]), ops.full((1,), n, dt.int64)]
         if isinstance(n, int)
-        else [ops.slice_axis(at, 0, 1, at.shape[0]), ops.reshape(ops.size_value(n, dt.int64), (1,))],
+        else [
+            ops.slice_axis(at, 0, 1, at.shape[0]),
+            ops.reshape(ops.size_value(n, dt.int64), (1,)),
+        ],
         0,
     )
     return UniqueAll(
@@ -362,9 +360,7 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
         a = ops.one("conj", a)
     at = len(shape) + axis
     others = [i for i in range(len(shape)) if i != at]
-    return Array(
-        _product(a, b, a_batch=others, b_batch=others, a_contract=[at], b_contract=[at])
-    )
+    return Array(_product(a, b, a_batch=others, b_batch=others, a_contract=[at], b_contract=[at]))
 
 
 # ---- Repeating, which searches ----
@@ -399,4 +395,3 @@ def _repeat_each(v: Value, repeats: Array, axis: int) -> Array:
     total = int(ends[-1]) if v.shape[axis] else 0
     index = searchsorted(ends, arange(total, dtype=ends.dtype), side="right")
     return take(Array(v), index, axis=axis)
-

@@ -13,7 +13,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
+__all__ = [
+    "__array_namespace_info__",
+    "astype",
+    "can_cast",
+    "finfo",
+    "iinfo",
+    "isdtype",
+    "result_type",
+]
 
 
 def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: str | None = None) -> Array:
@@ -142,7 +150,9 @@ class Info:
     def _check(self, device: str | None) -> None:
         """All devices have the same types; one that is not there has none."""
         if device is not None and device not in self.devices():
-            raise ValueError(f"there is no device {device!r} (devices: {', '.join(self.devices())})")
+            raise ValueError(
+                f"there is no device {device!r} (devices: {', '.join(self.devices())})"
+            )
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         self._check(device)

@@ -1,8 +1,8 @@
 """tenon.xp.fft: Fourier transforms (array API standard, extension "fft").
 
-Lengths are constants of the compiled program, so a compiled function is compiled for each. Arrays of floats are taken where the standard asks for
-complex ones. norm: "backward" divides the inverse by the number of elements, "forward" the other
-direction, "ortho" both by its root.
+Lengths are constants of the compiled program, so a compiled function is compiled for each. Arrays
+of floats are taken where the standard asks for complex ones. norm: "backward" divides the inverse
+by the number of elements, "forward" the other direction, "ortho" both by its root.
 """
 
 from __future__ import annotations

@@ -154,7 +154,11 @@ def solve(x1: Array, x2: Array, /) -> Array:
         raise ValueError("linalg.solve needs at least 1 axis on the right side")
     if vector:
         b = ops.reshape(b, (*b.shape, 1))
-    if not isinstance(a.shape[-1], Dim) and not isinstance(b.shape[-2], Dim) and a.shape[-1] != b.shape[-2]:
+    if (
+        not isinstance(a.shape[-1], Dim)
+        and not isinstance(b.shape[-2], Dim)
+        and a.shape[-1] != b.shape[-2]
+    ):
         raise ValueError(f"{a.shape[-1]} columns on the left and {b.shape[-2]} rows on the right")
     stack = ops.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a = ops.broadcast_to(a, (*stack, *a.shape[-2:]))
@@ -266,9 +270,7 @@ def outer(x1: Array, x2: Array, /) -> Array:
     if len(a.shape) != 1 or len(b.shape) != 1:
         raise ValueError("linalg.outer takes arrays of one axis")
     shape = (*a.shape, *b.shape)
-    return Array(
-        ops.one("mul", ops.broadcast_in(a, shape, [0]), ops.broadcast_in(b, shape, [1]))
-    )
+    return Array(ops.one("mul", ops.broadcast_in(a, shape, [0]), ops.broadcast_in(b, shape, [1])))
 
 
 def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
