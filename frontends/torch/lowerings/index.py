@@ -167,7 +167,7 @@ def index_add(n: Node, x: Value, dim: int, index: Value, source: Value, *, alpha
         source = ops.one("mul", source, n.spread(alpha, source.dtype, source.shape))
     source = ops.reshape(source, wanted)
     if alpha == 0:
-        return n.reshape(x)
+        return n.reshape(ops.convert(x, n.dtype))
     if x.dtype is dt.bool_ and kind == "add":  # a sum of booleans is whether one is true
         x, source, kind = ops.convert(x, dt.uint8), ops.convert(source, dt.uint8), "max"
     index = ops.reshape(index, (source.shape[dim],))
