@@ -121,7 +121,9 @@ class Tests:
         ]
 
     def _excluded_by_lit(self):
-        excludes = re.search(r"^config\.excludes = \[(.*)\]$", self._settings_of_lit(), re.M)
+        excludes = re.search(
+            r"^config\.excludes = \[(.*?)\]$", self._settings_of_lit(), re.M | re.S
+        )
         return set(re.findall(r'"([^"]+)"', excludes.group(1)))
 
     def _settings_of_lit(self):
