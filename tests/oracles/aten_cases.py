@@ -39,7 +39,16 @@ class Case(NamedTuple):
     numbers: str = "fixed"
 
     def __str__(self) -> str:
-        return " ".join((self.call, self.type, f"size={self.size}", f"strides={self.strides}", f"values={self.values}", f"numbers={self.numbers}"))
+        return " ".join(
+            (
+                self.call,
+                self.type,
+                f"size={self.size}",
+                f"strides={self.strides}",
+                f"values={self.values}",
+                f"numbers={self.numbers}",
+            )
+        )
 
     @classmethod
     def parse(cls, text: str) -> Case:
@@ -98,7 +107,11 @@ def numbers_of(template: Template) -> list[int | str]:
         where: int | str = i if i < len(template.args) else argument.name
         value = template.args[i] if i < len(template.args) else template.kwargs.get(argument.name)
         kind = str(argument.real_type)
-        if ("float" in kind or "number" in kind or "Scalar" in kind) and "List" not in kind and _is_number(value):
+        if (
+            ("float" in kind or "number" in kind or "Scalar" in kind)
+            and "List" not in kind
+            and _is_number(value)
+        ):
             found.append(where)
     return found
 
@@ -113,7 +126,9 @@ def substitutions(template: Template, size: str) -> list[tuple[int, int]]:
     if size == "own" or not shapes:
         return []
     found = []
-    for d in sorted({d for s in shapes for d in s}, key=lambda d: (-sum(d in s for s in shapes), -d)):
+    for d in sorted(
+        {d for s in shapes for d in s}, key=lambda d: (-sum(d in s for s in shapes), -d)
+    ):
         if size != "70000":
             if d != int(size):
                 found.append((d, int(size)))
@@ -128,16 +143,25 @@ def substitutions(template: Template, size: str) -> list[tuple[int, int]]:
 
 def resized(template: Template, d: int, n: int) -> Template:
     """The template with n for each dim d, also in arguments that are sizes."""
-    sizes = {i for i, a in enumerate(template.operator._schema.arguments) if "SymInt" in str(a.real_type) and a.name not in ("dim", "dims", "dim1", "dim2")}
+    sizes = {
+        i
+        for i, a in enumerate(template.operator._schema.arguments)
+        if "SymInt" in str(a.real_type) and a.name not in ("dim", "dims", "dim1", "dim2")
+    }
     args = [_resized(v, d, n, i in sizes) for i, v in enumerate(template.args)]
-    return template._replace(args=args, kwargs={k: _resized(v, d, n, k in ("size", "shape")) for k, v in template.kwargs.items()})
+    return template._replace(
+        args=args,
+        kwargs={k: _resized(v, d, n, k in ("size", "shape")) for k, v in template.kwargs.items()},
+    )
 
 
 def _resized(x: Any, d: int, n: int, is_size: bool) -> Any:
     if is_tensor(x):
         if d not in x["s"]:
             return x
-        return {k: v for k, v in x.items() if k != "v"} | {"s": [n if v == d else v for v in x["s"]]}
+        return {k: v for k, v in x.items() if k != "v"} | {
+            "s": [n if v == d else v for v in x["s"]]
+        }
     if isinstance(x, list):
         return [_resized(v, d, n, is_size) for v in x]
     return n if is_size and isinstance(x, int) and not isinstance(x, bool) and x == d else x
@@ -185,17 +209,23 @@ class Maker:
             return torch.tensor(spec["v"]).reshape(shape).to(dtype)
         low, high = spec.get("r", (-9, 9))
         if dtype.is_complex:
-            return torch.complex(*(torch.from_numpy(self.random.uniform(-9, 9, shape)) for _ in range(2))).to(dtype)
+            return torch.complex(
+                *(torch.from_numpy(self.random.uniform(-9, 9, shape)) for _ in range(2))
+            ).to(dtype)
         if dtype.is_floating_point:
             made = self._floats(low, high, shape, dtype)
             if "p" in flags and shape[-1]:
                 made = made.double() / made.double().abs().max().clamp(min=1e-9)
                 made = (made @ made.mT / shape[-1] + torch.eye(shape[-1])).to(dtype)
         else:
-            made = self._integers(math.floor(low), math.ceil(high), shape, dtype, spec["t"] == "D", "u" in flags)
+            made = self._integers(
+                math.floor(low), math.ceil(high), shape, dtype, spec["t"] == "D", "u" in flags
+            )
         return made.sort(-1).values if "s" in flags and len(shape) and spec["t"] != "D" else made
 
-    def _floats(self, low: float, high: float, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    def _floats(
+        self, low: float, high: float, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> torch.Tensor:
         if self.case.values == "wide":
             made = 10.0 ** self.random.uniform(-4, math.log10(6e4), shape)
             if low < 0:
@@ -204,7 +234,15 @@ class Maker:
         made = self.random.uniform(low, high if high > low else low + 1, shape)
         return torch.from_numpy(np.asarray(made)).to(dtype)
 
-    def _integers(self, low: int, high: int, shape: tuple[int, ...], dtype: torch.dtype, is_data: bool, unique: bool) -> torch.Tensor:
+    def _integers(
+        self,
+        low: int,
+        high: int,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        is_data: bool,
+        unique: bool,
+    ) -> torch.Tensor:
         count = math.prod(shape)
         if dtype is torch.bool:
             return torch.from_numpy(np.asarray(self.random.integers(0, 2, shape))).bool()
@@ -224,7 +262,11 @@ def changed(x: float, call: int) -> float:
     """A number in call 0, 1, ...: all different, of the same sign and kind."""
     if isinstance(x, int):
         return x + (0, 2, 1, 4, 3)[call % CALLS]
-    return x * (1.0, 1.25, 0.75, 1.5, 0.5)[call % CALLS] if x else (0.0, 0.25, 0.5, 0.125, 0.75)[call % CALLS]
+    return (
+        x * (1.0, 1.25, 0.75, 1.5, 0.5)[call % CALLS]
+        if x
+        else (0.0, 0.25, 0.5, 0.125, 0.75)[call % CALLS]
+    )
 
 
 def laid_out(x: torch.Tensor, strides: str) -> torch.Tensor:

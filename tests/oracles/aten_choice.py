@@ -17,7 +17,14 @@ FIXED = (1, 2)
 """The least and the most cases of an overload in the fixed part, besides one whose numbers change."""
 
 # Results that are random, or whatever was in memory.
-OTHERS = ("empty", "new_empty", "empty_like", "empty_strided", "empty_permuted", "new_empty_strided")
+OTHERS = (
+    "empty",
+    "new_empty",
+    "empty_like",
+    "empty_strided",
+    "empty_permuted",
+    "new_empty_strided",
+)
 # Operators or templates whose results cannot be compared, with the reason.
 UNDEFINED = {
     "aten.rsub.Tensor#0": "a product that eager mode rounds in its scalar loop only",
@@ -36,13 +43,19 @@ RESIZED = {f"aten.upsample_nearest{rank}d.default" for rank in (1, 2, 3)}
 def is_undefined(name: str, template: Template) -> bool:
     operator = template.overload.split(".")[1]
     if template.overload in RESIZED:
-        return len(template.args) > 2 or bool(template.kwargs)  # a random factor contradicts the size
+        return len(template.args) > 2 or bool(
+            template.kwargs
+        )  # a random factor contradicts the size
     return name in UNDEFINED or operator in UNDEFINED
 
 
 def is_random(template: Template) -> bool:
     name = template.overload.split(".")[1]
-    return torch.Tag.nondeterministic_seeded in template.operator.tags or name in OTHERS or "normal" in name
+    return (
+        torch.Tag.nondeterministic_seeded in template.operator.tags
+        or name in OTHERS
+        or "normal" in name
+    )
 
 
 def data_decides(template: Template) -> bool:
@@ -52,7 +65,11 @@ def data_decides(template: Template) -> bool:
 
 @functools.cache
 def chosen() -> dict[str, Template]:
-    return {name: t for name, t in aten_cases.templates().items() if not is_random(t) and not is_undefined(name, t)}
+    return {
+        name: t
+        for name, t in aten_cases.templates().items()
+        if not is_random(t) and not is_undefined(name, t)
+    }
 
 
 def _values(template: Template, kind: str) -> tuple[str, ...]:
@@ -61,7 +78,9 @@ def _values(template: Template, kind: str) -> tuple[str, ...]:
     A float beyond an integer's range has no value of it, in torch.
     """
     narrows = any(word in str(template) for word in ("'dtype': 'int", "'dtype': 'uint"))
-    solves = "linalg" in template.overload or "triangular" in template.overload  # what is nearly singular has any solution
+    solves = (
+        "linalg" in template.overload or "triangular" in template.overload
+    )  # what is nearly singular has any solution
     return VALUES if template.origin == "float32" and not narrows and not solves else ("own",)
 
 
@@ -84,7 +103,10 @@ def fixed(seed: str = "") -> list[list[Slot]]:
 def _slot(name: str, turn: int, seed: str) -> Slot:
     """The first case has a narrow float, a second one another type."""
     draw = random.Random(f"{name} {turn} {seed}")
-    narrow, other = ["f16", "bf16"], draw.choice((["i8", "i16", "i32", "i64", "u8", "bool"], ["f32", "f64"], list(TYPES)))
+    narrow, other = (
+        ["f16", "bf16"],
+        draw.choice((["i8", "i16", "i32", "i64", "u8", "bool"], ["f32", "f64"], list(TYPES))),
+    )
     kinds = narrow if turn == 0 else other
     rest = [k for k in TYPES if k not in kinds]
     draw.shuffle(kinds)
@@ -123,6 +145,11 @@ def whole() -> list[list[Slot]]:
 def _of(name: str, template: Template) -> list[Case]:
     found = []
     for i, kind in enumerate(TYPES):
-        values, turn = _values(template, kind), zlib.crc32(name.encode()) + i  # neighbouring types differ in all three
-        found.append(Case(name, kind, SIZES[turn % 5], STRIDES[turn % 4], values[turn // 4 % len(values)]))
+        values, turn = (
+            _values(template, kind),
+            zlib.crc32(name.encode()) + i,
+        )  # neighbouring types differ in all three
+        found.append(
+            Case(name, kind, SIZES[turn % 5], STRIDES[turn % 4], values[turn // 4 % len(values)])
+        )
     return found

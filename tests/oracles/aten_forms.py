@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401, which defines operators
-
 from tenon.torch.lowerings import overloads
 
 OUT = pathlib.Path(__file__).resolve().parent / "aten_forms.jsonl"
@@ -26,7 +25,20 @@ TRIES, PER_ROW = 120, 5
 ENUMS = {"normalization": 3, "reduction": 3, "mode": 2, "interpolation_mode": 2, "padding_mode": 2}
 SHAPES = ([4, 5], [4, 5], [5], [5, 5], [2, 4, 5], [2, 3, 6, 6], [])
 NUMBERS = (2, 3, 0.1, 0.7, 100000.0, -1.5, 0.001, 1)
-LEFT_OUT = ("out", "pin_memory", "layout", "device", "generator", "memory_format", "non_blocking", "implicit", "sparse", "requires_grad", "check_errors", "driver")
+LEFT_OUT = (
+    "out",
+    "pin_memory",
+    "layout",
+    "device",
+    "generator",
+    "memory_format",
+    "non_blocking",
+    "implicit",
+    "sparse",
+    "requires_grad",
+    "check_errors",
+    "driver",
+)
 
 
 def tensor(name: str, draw: random.Random, shape: list[int], data: str) -> dict[str, Any]:
@@ -41,7 +53,11 @@ def tensor(name: str, draw: random.Random, shape: list[int], data: str) -> dict[
         return {"t": "D", "s": shape, "r": [-9, 9], "f": "s"}
     if name in ("weight", "var", "running_var", "abs"):
         return {"t": "D", "s": shape, "r": [0.1, 2]}
-    return {"t": "D", "s": shape, "r": [-9, 9] if data == "int64" else draw.choice(([-9.0, 9.0], [0.01, 0.99]))}
+    return {
+        "t": "D",
+        "s": shape,
+        "r": [-9, 9] if data == "int64" else draw.choice(([-9.0, 9.0], [0.01, 0.99])),
+    }
 
 
 def value(kind: str, name: str, draw: random.Random, shape: list[int], data: str) -> Any:
@@ -60,13 +76,38 @@ def value(kind: str, name: str, draw: random.Random, shape: list[int], data: str
     if kind == "bool":
         return draw.random() < 0.5
     if kind == "str":
-        return draw.choice(("sum", "mean", "prod", "amax", "amin", "floor", "trunc", "L", "left", "right", "add", "multiply", "none", "tanh"))
+        return draw.choice(
+            (
+                "sum",
+                "mean",
+                "prod",
+                "amax",
+                "amin",
+                "floor",
+                "trunc",
+                "L",
+                "left",
+                "right",
+                "add",
+                "multiply",
+                "none",
+                "tanh",
+            )
+        )
     if kind == "ScalarType":
-        return {"dtype": draw.choice(("D", "float32", "float16", "bfloat16", "float64", "int64", "int32", "bool"))}
+        return {
+            "dtype": draw.choice(
+                ("D", "float32", "float16", "bfloat16", "float64", "int64", "int32", "bool")
+            )
+        }
     if name in ENUMS:
         return draw.randrange(ENUMS[name])
     if kind in ("int", "SymInt"):
-        return draw.choice((0, 1, -1)) if "dim" in name or "axis" in name else draw.choice((1, 2, 3, 0, -1))
+        return (
+            draw.choice((0, 1, -1))
+            if "dim" in name or "axis" in name
+            else draw.choice((1, 2, 3, 0, -1))
+        )
     if kind.startswith("List"):
         return _list(name, draw, shape, rank)
     raise ValueError(kind)
@@ -94,7 +135,11 @@ def call(operator: Any, draw: random.Random, data: str) -> tuple[list[Any], dict
             continue
         if kind.startswith("Optional["):
             kind = kind[9:-1]
-        made = None if optional and not argument.has_default_value() and draw.random() < 0.3 else value(kind, argument.name, draw, shape, data)
+        made = (
+            None
+            if optional and not argument.has_default_value() and draw.random() < 0.3
+            else value(kind, argument.name, draw, shape, data)
+        )
         if argument.kwarg_only or leaving:
             kwargs[argument.name] = made
         else:
@@ -105,7 +150,10 @@ def call(operator: Any, draw: random.Random, data: str) -> tuple[list[Any], dict
 def takes(operator: Any, args: Any, kwargs: Any, data: str) -> bool:
     from aten_cases import Case, Maker, Template
 
-    maker = Maker(Case("", {"float32": "f32", "int64": "i64"}[data]), Template(str(operator), args, kwargs, data))
+    maker = Maker(
+        Case("", {"float32": "f32", "int64": "i64"}[data]),
+        Template(str(operator), args, kwargs, data),
+    )
     try:
         with torch.no_grad():
             made, named = maker.arguments(0)

@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 import aten_cases
 import judge
 import numpy as np
+import tenon.torch  # noqa: F401, which registers the backend
 import torch
 from aten_cases import CALLS, Case, Maker, Template, widened
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
-
-import tenon.torch  # noqa: F401, which registers the backend
 
 
 class Ready(NamedTuple):
@@ -97,7 +96,9 @@ def eager(made: Ready, args: Any, kwargs: Any) -> list[Any]:
     """The results. A number that changes is a factor of the first tensor, too, as in `source`."""
     with torch.no_grad():
         results = pytree.tree_leaves(made.template.operator(*args, **kwargs))
-        tensor = next((v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)), None)
+        tensor = next(
+            (v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)), None
+        )
         numbers = made.numbers if tensor is not None else []
         return results + [tensor * (args[n] if isinstance(n, int) else kwargs[n]) for n in numbers]
 
@@ -127,7 +128,9 @@ def _is_small(made: Ready) -> bool:
         except NotImplementedError:
             return True  # data decides its sizes, which are at most those of its inputs
         except Exception as error:
-            return "DataDependent" in type(error).__name__ or "DynamicOutput" in type(error).__name__
+            return (
+                "DataDependent" in type(error).__name__ or "DynamicOutput" in type(error).__name__
+            )
     return sum(r.numel() for r in results if isinstance(r, torch.Tensor)) <= aten_cases.MOST
 
 
@@ -137,7 +140,11 @@ def _text(x: Any, name: str, parameters: list[str], is_number: bool) -> str:
         parameters.append(name)
         return name
     if isinstance(x, (list, tuple)):
-        return "[" + ", ".join(_text(v, f"{name}_{i}", parameters, False) for i, v in enumerate(x)) + "]"
+        return (
+            "["
+            + ", ".join(_text(v, f"{name}_{i}", parameters, False) for i, v in enumerate(x))
+            + "]"
+        )
     return repr(x)
 
 
@@ -156,12 +163,25 @@ def source(group: list[Ready]) -> str:
             texts[where] = _text(value, f"a{i}_{where}", parameters, where in made.numbers)
             if where in made.numbers and is_derived(made, value):
                 texts[where] = f"({texts[where]} * 2.0)"
-        tensor = next((name for name in parameters[begin:] if name not in {f"a{i}_{n}" for n in made.numbers}), "")
-        given = ", ".join(text if isinstance(where, int) else f"{where}={text}" for where, text in texts.items())
-        factors = ", ".join(f"{tensor} * {texts[where]}" for where in made.numbers) if tensor else ""
+        tensor = next(
+            (
+                name
+                for name in parameters[begin:]
+                if name not in {f"a{i}_{n}" for n in made.numbers}
+            ),
+            "",
+        )
+        given = ", ".join(
+            text if isinstance(where, int) else f"{where}={text}" for where, text in texts.items()
+        )
+        factors = (
+            ", ".join(f"{tensor} * {texts[where]}" for where in made.numbers) if tensor else ""
+        )
         lines.append(f"    r{i} = [torch.ops.{made.template.overload}({given}), {factors}]")
     results = ", ".join(f"r{i}" for i in range(len(group)))
-    return f"def group({', '.join(parameters)}):\n" + "\n".join(lines) + f"\n    return [{results}]\n"
+    return (
+        f"def group({', '.join(parameters)}):\n" + "\n".join(lines) + f"\n    return [{results}]\n"
+    )
 
 
 def is_derived(made: Ready, number: Any) -> bool:
@@ -183,7 +203,12 @@ def leaves(group: list[Ready], call: int) -> list[Any]:
 
 
 def compiled(group: list[Ready]) -> Any:
-    names: dict[str, Any] = {"torch": torch, "device": torch.device, "inf": math.inf, "nan": math.nan}
+    names: dict[str, Any] = {
+        "torch": torch,
+        "device": torch.device,
+        "inf": math.inf,
+        "nan": math.nan,
+    }
     exec(source(group), names)  # noqa: S102, our own text
     return torch.compile(names["group"], backend="tenon")
 
@@ -202,7 +227,9 @@ def run_second(group: list[Ready]) -> Iterator[Verdict]:
     changing = any(made.case.numbers == "five" for made in group)
     function = compiled(group)
     for call in (2, 3, 4, 0, 1) if changing else (0,):
-        yield from _judged(group, function, call, "second" if call in (0, 2) else f"second, call {call}")
+        yield from _judged(
+            group, function, call, "second" if call in (0, 2) else f"second, call {call}"
+        )
     torch._dynamo.reset()
 
 
@@ -213,7 +240,9 @@ def _judged(group: list[Ready], function: Any, call: int, when: str) -> Iterator
             results = function(*leaves(group, call))
     except Exception as error:
         if len(group) == 1:
-            kind = "refused" if "making fake tensor call" in str(error) else "error"  # torch's own limit
+            kind = (
+                "refused" if "making fake tensor call" in str(error) else "error"
+            )  # torch's own limit
             yield Verdict(str(group[0].case), when, _first(kind, error))
             return
         raise
@@ -232,7 +261,18 @@ def _first(kind: str, error: BaseException) -> str:
 
 
 # Each result is a sum of elements that may cancel.
-MIXES = ("_fft_", ".std", ".var", ".cumsum", "linalg_", ".mm.", ".bmm.", ".addmm.", ".baddbmm.", "triangular")
+MIXES = (
+    "_fft_",
+    ".std",
+    ".var",
+    ".cumsum",
+    "linalg_",
+    ".mm.",
+    ".bmm.",
+    ".addmm.",
+    ".baddbmm.",
+    "triangular",
+)
 
 
 class _Exact:
@@ -248,7 +288,10 @@ class _Exact:
             random = np.random.default_rng([self.made.case.seed, self.call, move])
             try:
                 args, kwargs = self.made.arguments(self.call)
-                args, kwargs = widened(args, move, random), {k: widened(v, move, random) for k, v in kwargs.items()}
+                args, kwargs = (
+                    widened(args, move, random),
+                    {k: widened(v, move, random) for k, v in kwargs.items()},
+                )
                 self.known[move] = eager(self.made, args, kwargs)
             except Exception:
                 self.known[move] = None
@@ -271,7 +314,11 @@ def compare(made: Ready, call: int, ours: list[Any]) -> str:
 
 def _compare(a: Any, b: Any, i: int, exact: _Exact) -> str:
     if not isinstance(b, torch.Tensor):
-        return "" if a == b or a is b or isinstance(b, float) and math.isclose(a, b, rel_tol=1e-5) else f"{a} instead of {b}"
+        return (
+            ""
+            if a == b or a is b or isinstance(b, float) and math.isclose(a, b, rel_tol=1e-5)
+            else f"{a} instead of {b}"
+        )
     if type(a) is not torch.Tensor:
         return f"a {type(a).__name__} instead of a tensor"
     if a.dtype != b.dtype:
@@ -281,7 +328,11 @@ def _compare(a: Any, b: Any, i: int, exact: _Exact) -> str:
 
     def of(move: int) -> np.ndarray | None:
         results = exact.results(move)
-        return array_of(results[i]) if results is not None and isinstance(results[i], torch.Tensor) else None
+        return (
+            array_of(results[i])
+            if results is not None and isinstance(results[i], torch.Tensor)
+            else None
+        )
 
     kind = str((torch.view_as_real(b.resolve_conj()) if b.is_complex() else b).dtype)[6:]
     problem = judge.problem(array_of(a), array_of(b), kind, of, exact.mixes)
@@ -290,7 +341,11 @@ def _compare(a: Any, b: Any, i: int, exact: _Exact) -> str:
 
 def _strides(a: torch.Tensor, b: torch.Tensor) -> str:
     of = [(x, y) for x, y, d in zip(a.stride(), b.stride(), b.shape) if d > 1] if b.numel() else []
-    return f"strides: {a.stride()} instead of {b.stride()} for {tuple(b.shape)}" if any(x != y for x, y in of) else ""
+    return (
+        f"strides: {a.stride()} instead of {b.stride()} for {tuple(b.shape)}"
+        if any(x != y for x, y in of)
+        else ""
+    )
 
 
 def array_of(x: torch.Tensor) -> np.ndarray:
@@ -306,7 +361,11 @@ PLACES = {"sort": 1, "topk": 1, "kthvalue": 1, "median": 1, "nanmedian": 1, "mod
 
 def is_tie(made: Ready, args: Any, kwargs: Any, ours: list[Any], theirs: list[Any], i: int) -> bool:
     name = made.template.overload.split(".")[1]
-    if PLACES.get(name) != i or made.template.overload.endswith(("sort.stable",)) and kwargs.get("stable"):
+    if (
+        PLACES.get(name) != i
+        or made.template.overload.endswith(("sort.stable",))
+        and kwargs.get("stable")
+    ):
         return False
     x, dim = args[0], _dim(made.template, args, kwargs)
     if not x.dim():

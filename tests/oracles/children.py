@@ -23,12 +23,15 @@ def run(jobs: Sequence[Any], work: Work, seconds: int = SECONDS) -> Iterator[tup
     """
     at = 0
     while at < len(jobs):
-        for at, what, message in _child(jobs, at, work, seconds):
-            yield at, what, message
+        for job, what, message in _child(jobs, at, work, seconds):
+            at = job
+            yield job, what, message
         at += 1
 
 
-def _child(jobs: Sequence[Any], begin: int, work: Work, seconds: int) -> Iterator[tuple[int, str, Any]]:
+def _child(
+    jobs: Sequence[Any], begin: int, work: Work, seconds: int
+) -> Iterator[tuple[int, str, Any]]:
     context = multiprocessing.get_context("fork")
     mine, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_run, args=(theirs, jobs, begin, work, seconds))
@@ -47,7 +50,13 @@ def _child(jobs: Sequence[Any], begin: int, work: Work, seconds: int) -> Iterato
     mine.close()
     if done < len(jobs) - 1:
         hung = child.exitcode == -signal.SIGXCPU
-        yield done + 1, "died", f"{seconds} s of processor time" if hung else f"the process ended with {child.exitcode}"
+        yield (
+            done + 1,
+            "died",
+            f"{seconds} s of processor time"
+            if hung
+            else f"the process ended with {child.exitcode}",
+        )
 
 
 def _run(pipe: Any, jobs: Sequence[Any], begin: int, work: Work, seconds: int) -> None:
@@ -55,7 +64,10 @@ def _run(pipe: Any, jobs: Sequence[Any], begin: int, work: Work, seconds: int) -
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.RLIM_INFINITY))
     for at in range(begin, len(jobs)):
         used = resource.getrusage(resource.RUSAGE_SELF)
-        resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds, resource.RLIM_INFINITY))
+        resource.setrlimit(
+            resource.RLIMIT_CPU,
+            (int(used.ru_utime + used.ru_stime) + seconds, resource.RLIM_INFINITY),
+        )
         try:
             for message in work(jobs[at]):
                 pipe.send((at, "found", message))

@@ -87,7 +87,7 @@ def run(oracle: Oracle, chunks: Sequence[Any], tally: Tally) -> None:
             at_work = ", ".join(message[1])
         else:
             _note(tally, what, message, at_work)
-    for at, what, message in children.run(groups, oracle.second):
+    for _, what, message in children.run(groups, oracle.second):
         if what == "found" and message[0] == "begun":
             at_work = message[1]
         else:
@@ -110,8 +110,10 @@ def _note(tally: Tally, what: str, message: Any, at_work: str) -> None:
 def report(oracle: Oracle, tally: Tally, known: Known, stays: Known | None) -> int:
     subjects = {case.split("#")[0].split("/")[0] for case in tally.ran}
     refused = tally.counts["refused"]
-    print(f"{len(tally.ran)} cases of {len(subjects)} operators: {len(tally.failed)} fail, of {len(tally.elsewhere)} "
-          f"the operator {oracle.elsewhere}; the oracle refuses {refused} more")
+    print(
+        f"{len(tally.ran)} cases of {len(subjects)} operators: {len(tally.failed)} fail, of {len(tally.elsewhere)} "
+        f"the operator {oracle.elsewhere}; the oracle refuses {refused} more"
+    )
     print(", ".join(f"{n} {what}" for what, n in sorted(tally.counts.items()) if what != "refused"))
     lines = known.judge(tally.ran, tally.failed)
     if stays is not None:
@@ -200,7 +202,9 @@ def whole(oracle: Oracle, given: argparse.Namespace, folder: str) -> int:
         run(oracle, chunks[at : at + CHUNKS_AT_ONCE], part)
         end = min(at + CHUNKS_AT_ONCE, len(chunks))
         with path.open("a") as out:
-            out.write(json.dumps([end, sorted(part.ran), part.failed, part.elsewhere, part.counts]) + "\n")
+            out.write(
+                json.dumps([end, sorted(part.ran), part.failed, part.elsewhere, part.counts]) + "\n"
+            )
         tally.add(part.ran, part.failed, part.elsewhere, part.counts)
         shutil.rmtree(folder, ignore_errors=True)
         print(f"{end} of {len(chunks)} chunks, {len(tally.failed)} cases fail", flush=True)
@@ -224,8 +228,18 @@ def _digest() -> str:
 
     package = pathlib.Path(tenon.__file__).parent
     libraries = package.parent.parent / "lib"
-    files = [*package.rglob("*.py"), *package.glob("*.so"), *HERE.glob("*.py"), *HERE.glob("*.jsonl")]
-    files += [f for pattern in ("libtenon.so", "tenon/plugins.d/*") for f in libraries.glob(pattern) if f.is_file()]
+    files = [
+        *package.rglob("*.py"),
+        *package.glob("*.so"),
+        *HERE.glob("*.py"),
+        *HERE.glob("*.jsonl"),
+    ]
+    files += [
+        f
+        for pattern in ("libtenon.so", "tenon/plugins.d/*")
+        for f in libraries.glob(pattern)
+        if f.is_file()
+    ]
     made = hashlib.sha256()
     for file in sorted(files):
         made.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())

@@ -35,14 +35,20 @@ FORMATS = {
     "float16": (2.0**-11, 65504.0, 2.0**-24),
     "bfloat16": (2.0**-8, (2 - 2.0**-7) * 2.0**127, 2.0**-133),
     "float32": (2.0**-24, (2 - 2.0**-23) * 2.0**127, 2.0**-149),
-    "float64": (2.0**-53, np.finfo(np.float64).max, 2.0**-960),  # exp(-x) is 0 where exp(x) overflows
+    "float64": (
+        2.0**-53,
+        np.finfo(np.float64).max,
+        2.0**-960,
+    ),  # exp(-x) is 0 where exp(x) overflows
 }
 
 Exact = Callable[[int], "np.ndarray | None"]
 """The result in double precision: of the inputs for 0, of inputs changed by a rounding for 1, 2, ..."""
 
 
-def problem(ours: np.ndarray, theirs: np.ndarray, name: str, exact: Exact, mixes: bool = False) -> str:
+def problem(
+    ours: np.ndarray, theirs: np.ndarray, name: str, exact: Exact, mixes: bool = False
+) -> str:
     """What is wrong with a result, or nothing. Floats come as float64, with the name of their type.
 
     `mixes` says that the operator adds elements up."""
@@ -80,10 +86,16 @@ def _float(ours: np.ndarray, theirs: np.ndarray, name: str, exact: Exact, mixes:
         allowed = (2 * unit + CONDITION * computed) * np.abs(judge) + tiny + FACTOR * error
         if mixes:
             roundings = MIXED_DOUBLE if name == "float64" else MIXED
-            allowed = allowed + roundings * computed * np.max(np.abs(judge), initial=0.0, where=np.isfinite(judge))
+            allowed = allowed + roundings * computed * np.max(
+                np.abs(judge), initial=0.0, where=np.isfinite(judge)
+            )
         near_end = np.abs(judge) >= largest * (1 - 4 * unit)
         bad = _unequal(ours, theirs) & ~(np.abs(ours - judge) <= allowed)
-        bad &= ~(_rounded_end(judge, near_end) & (np.isnan(ours) == np.isnan(judge)) & _same_end(ours, judge, largest))
+        bad &= ~(
+            _rounded_end(judge, near_end)
+            & (np.isnan(ours) == np.isnan(judge))
+            & _same_end(ours, judge, largest)
+        )
         moved = np.zeros(judge.shape)
         for move in range(1, MOVES + 1):
             if not bad.any():
@@ -92,7 +104,9 @@ def _float(ours: np.ndarray, theirs: np.ndarray, name: str, exact: Exact, mixes:
             if other is None or other.shape != judge.shape:
                 break
             # Where a change of one rounding decides whether there is a number, anything may be.
-            apart = np.where(np.isfinite(other) == np.isfinite(judge), np.abs(other - judge), np.inf)
+            apart = np.where(
+                np.isfinite(other) == np.isfinite(judge), np.abs(other - judge), np.inf
+            )
             moved = np.fmax(moved, np.where(np.isnan(apart), 0.0, apart))
             bad &= ~(np.abs(ours - judge) <= allowed + CONDITION * moved) & ~np.isinf(moved)
     return _at(bad, ours, theirs, judge) if bad.any() else ""
@@ -108,10 +122,14 @@ def _rounded_end(judge: np.ndarray, near_end: np.ndarray) -> np.ndarray:
 
 
 def _same_end(ours: np.ndarray, judge: np.ndarray, largest: float) -> np.ndarray:
-    return np.isnan(judge) | ((np.sign(ours) == np.sign(judge)) & (np.abs(ours) >= largest * (1 - 2.0**-6)))
+    return np.isnan(judge) | (
+        (np.sign(ours) == np.sign(judge)) & (np.abs(ours) >= largest * (1 - 2.0**-6))
+    )
 
 
-def _at(bad: np.ndarray, ours: np.ndarray, theirs: np.ndarray, judge: np.ndarray | None = None) -> str:
+def _at(
+    bad: np.ndarray, ours: np.ndarray, theirs: np.ndarray, judge: np.ndarray | None = None
+) -> str:
     at = np.unravel_index(int(np.argmax(bad)), bad.shape) if bad.shape else ()
     where = ",".join(str(int(i)) for i in at)
     exact = "" if judge is None else f", in double precision {judge[at]:.9g}"

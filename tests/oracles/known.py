@@ -13,7 +13,9 @@ class Known:
     def __init__(self, path: pathlib.Path):
         self.path = path
         lines = path.read_text().splitlines() if path.exists() else []
-        self.reasons = dict(line.split("\t", 1) for line in lines if line and not line.startswith("#"))
+        self.reasons = dict(
+            line.split("\t", 1) for line in lines if line and not line.startswith("#")
+        )
 
     def judge(self, ran: set[str], failed: dict[str, str]) -> list[str]:
         """What differs from the list, of the cases that ran."""
@@ -24,6 +26,8 @@ class Known:
     def write(self, ran: set[str], failed: dict[str, str]) -> None:
         """The list after a run: what failed, and what did not run."""
         kept = {case: why for case, why in self.reasons.items() if case not in ran}
-        lines = [f"{case}\t{' '.join(why.split())}" for case, why in sorted((kept | failed).items())]
+        lines = [
+            f"{case}\t{' '.join(why.split())}" for case, why in sorted((kept | failed).items())
+        ]
         head = "# Cases that fail, and how. The list only shrinks (known.py).\n"
         self.path.write_text(head + "".join(line + "\n" for line in lines))

@@ -34,7 +34,14 @@ DECIDING = {
     "axis", "limit", "start", "delta", "output_shape", "dft_length", "frame_step", "frame_length", "size", "num_mel_bins",
     "sample_rate", "lower_edge_hertz", "upper_edge_hertz", "image_shape", "block_shape", "M", "max_trip_count",
 }  # fmt: skip
-WHOLE_INPUT = {"ConstantOfShape", "Range", "HammingWindow", "HannWindow", "BlackmanWindow", "EyeLike"}
+WHOLE_INPUT = {
+    "ConstantOfShape",
+    "Range",
+    "HammingWindow",
+    "HannWindow",
+    "BlackmanWindow",
+    "EyeLike",
+}
 
 
 class Case(NamedTuple):
@@ -78,7 +85,11 @@ class Template(NamedTuple):
         return inputs[min(i, len(inputs) - 1)]
 
     def is_constant(self, i: int) -> bool:
-        return self.operator in WHOLE_INPUT or self.formal(i).name in DECIDING and "v" in self.inputs[i]
+        return (
+            self.operator in WHOLE_INPUT
+            or self.formal(i).name in DECIDING
+            and "v" in self.inputs[i]
+        )
 
 
 @functools.cache
@@ -144,7 +155,10 @@ def earlier(template: Template, opset: int) -> Template | None:
     inputs = list(template.inputs)
     for i in reversed(range(len(inputs))):
         name = template.formal(i).name
-        variadic = schema.inputs and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+        variadic = (
+            schema.inputs
+            and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+        )
         if name in names or variadic:
             continue
         if inputs[i] is not None:
@@ -153,7 +167,9 @@ def earlier(template: Template, opset: int) -> Template | None:
             kind = schema.attributes[name].type
             single = kind in (onnx.defs.OpSchema.AttrType.INT, onnx.defs.OpSchema.AttrType.FLOAT)
             values = inputs[i]["v"]
-            node.attribute.append(helper.make_attribute(name, values[0] if single else values, attr_type=kind.value))
+            node.attribute.append(
+                helper.make_attribute(name, values[0] if single else values, attr_type=kind.value)
+            )
         del inputs[i]
         del node.input[i]
     if any(a.name not in schema.attributes for a in node.attribute):
@@ -163,9 +179,15 @@ def earlier(template: Template, opset: int) -> Template | None:
 
 def substitutions(template: Template, size: str) -> list[tuple[int, int]]:
     """Pairs (d, n): that dims of d become n, in the order in which they are tried."""
-    shapes = [t["s"] for i, t in enumerate(template.inputs) if t is not None and not template.is_constant(i)]
+    shapes = [
+        t["s"]
+        for i, t in enumerate(template.inputs)
+        if t is not None and not template.is_constant(i)
+    ]
     found = []
-    for d in sorted({d for s in shapes for d in s}, key=lambda d: (-sum(d in s for s in shapes), -d)):
+    for d in sorted(
+        {d for s in shapes for d in s}, key=lambda d: (-sum(d in s for s in shapes), -d)
+    ):
         if size != "70000":
             found += [(d, int(size))] if d != int(size) else []
             continue
@@ -181,12 +203,19 @@ def resized(template: Template, d: int, n: int) -> Template:
     """The template with n for each dim d, also in inputs that are shapes."""
     inputs = []
     for i, given in enumerate(template.inputs):
-        if given is None or template.is_constant(i) and template.formal(i).name not in ("shape", "sizes", "output_shape", "size", "input"):
+        if (
+            given is None
+            or template.is_constant(i)
+            and template.formal(i).name not in ("shape", "sizes", "output_shape", "size", "input")
+        ):
             inputs.append(given)
         elif template.is_constant(i):
             inputs.append(given | {"v": [n if v == d else v for v in given["v"]]})
         elif d in given["s"]:
-            inputs.append({k: v for k, v in given.items() if k != "v"} | {"s": [n if v == d else v for v in given["s"]]})
+            inputs.append(
+                {k: v for k, v in given.items() if k != "v"}
+                | {"s": [n if v == d else v for v in given["s"]]}
+            )
         else:
             inputs.append(given)
     return template._replace(inputs=inputs)
@@ -198,11 +227,17 @@ def arrays(case: Case, template: Template, call: int = 0) -> list[np.ndarray | N
     for i, given in enumerate(template.inputs):
         is_constant = given is not None and template.is_constant(i)
         random = np.random.default_rng([case.seed, i, 0 if is_constant else call])
-        made.append(None if given is None else _array(case._replace(values="own") if is_constant else case, template, i, random))
+        made.append(
+            None
+            if given is None
+            else _array(case._replace(values="own") if is_constant else case, template, i, random)
+        )
     return [_inside(x, template, i, made) for i, x in enumerate(made)]
 
 
-def _inside(x: np.ndarray | None, template: Template, i: int, inputs: list[np.ndarray | None]) -> np.ndarray | None:
+def _inside(
+    x: np.ndarray | None, template: Template, i: int, inputs: list[np.ndarray | None]
+) -> np.ndarray | None:
     """Numbers that name parts of another input, whose sizes a case may have changed."""
     if x is None or inputs[0] is None or not x.size:
         return x
@@ -219,7 +254,11 @@ def _inside(x: np.ndarray | None, template: Template, i: int, inputs: list[np.nd
 
 def _array(case: Case, template: Template, i: int, random: np.random.Generator) -> np.ndarray:
     given = template.inputs[i]
-    dtype = TYPES[case.type] if given["t"] == "D" else np.dtype(getattr(ml_dtypes, given["t"], None) or given["t"])
+    dtype = (
+        TYPES[case.type]
+        if given["t"] == "D"
+        else np.dtype(getattr(ml_dtypes, given["t"], None) or given["t"])
+    )
     shape = tuple(given["s"])
     if "v" in given and (given["t"] != "D" or case.values == "own" or template.is_constant(i)):
         return np.asarray(given["v"]).reshape(shape).astype(dtype)
@@ -233,9 +272,26 @@ def _array(case: Case, template: Template, i: int, random: np.random.Generator) 
         info = np.iinfo(dtype)
         # Powers and products of these may not fit into an integer.
         wide = wide and template.operator != "Gemm"
-        low, high = (info.min, info.max) if wide else (max(math.floor(low), info.min), min(max(math.ceil(high), math.floor(low) + 1), info.max))
-        made = random.integers(low, high, shape, dtype=np.int64 if low < 0 or high < 2**63 else np.uint64, endpoint=True).astype(dtype)
-        return np.where(made == 0, dtype.type(1), made) if template.operator in ("Div", "Mod") else made
+        low, high = (
+            (info.min, info.max)
+            if wide
+            else (
+                max(math.floor(low), info.min),
+                min(max(math.ceil(high), math.floor(low) + 1), info.max),
+            )
+        )
+        made = random.integers(
+            low,
+            high,
+            shape,
+            dtype=np.int64 if low < 0 or high < 2**63 else np.uint64,
+            endpoint=True,
+        ).astype(dtype)
+        return (
+            np.where(made == 0, dtype.type(1), made)
+            if template.operator in ("Div", "Mod")
+            else made
+        )
     if wide:
         made = 10.0 ** random.uniform(-4, math.log10(6e4), shape)
         made = made * random.choice([-1.0, 1.0], shape) if low < 0 else made
@@ -256,7 +312,9 @@ def laid_out(x: np.ndarray, strides: str) -> np.ndarray:
 
 
 def onnx_type(dtype: np.dtype[Any]) -> int:
-    return TensorProto.BFLOAT16 if dtype == TYPES["bf16"] else helper.np_dtype_to_tensor_dtype(dtype)
+    return (
+        TensorProto.BFLOAT16 if dtype == TYPES["bf16"] else helper.np_dtype_to_tensor_dtype(dtype)
+    )
 
 
 class Placed(NamedTuple):
@@ -283,12 +341,20 @@ def place(template: Template, given: list[np.ndarray | None], prefix: str) -> Pl
 
 
 def model_of(placed: list[Placed], opset: int, domain: str = "") -> onnx.ModelProto:
-    inputs = [helper.make_tensor_value_info(k, onnx_type(v.dtype), v.shape) for p in placed for k, v in p.inputs.items()]
+    inputs = [
+        helper.make_tensor_value_info(k, onnx_type(v.dtype), v.shape)
+        for p in placed
+        for k, v in p.inputs.items()
+    ]
     constants = [_tensor(k, v) for p in placed for k, v in p.constants.items()]
     outputs = [helper.make_empty_tensor_value_info(name) for p in placed for name in p.outputs]
     graph = helper.make_graph([p.node for p in placed], "oracle", inputs, outputs, constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, opset)], ir_version=10)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid(domain, opset)], ir_version=10
+    )
 
 
 def _tensor(name: str, array: np.ndarray) -> TensorProto:
-    return helper.make_tensor(name, onnx_type(array.dtype), array.shape, np.ascontiguousarray(array).tobytes(), raw=True)
+    return helper.make_tensor(
+        name, onnx_type(array.dtype), array.shape, np.ascontiguousarray(array).tobytes(), raw=True
+    )

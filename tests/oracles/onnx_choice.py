@@ -30,7 +30,14 @@ def _by_operator() -> dict[str, list[str]]:
 def _values(name: str) -> tuple[str, ...]:
     """A float beyond an integer's range has no value of it."""
     template = onnx_cases.templates()[name]
-    narrows = template.operator in ("Cast", "CastLike", "QuantizeLinear", "BitCast", "Range", "Attention")
+    narrows = template.operator in (
+        "Cast",
+        "CastLike",
+        "QuantizeLinear",
+        "BitCast",
+        "Range",
+        "Attention",
+    )
     return VALUES if template.origin.startswith(("float", "int")) and not narrows else ("own",)
 
 
@@ -40,21 +47,32 @@ def fixed(seed: str = "") -> list[list[Slot]]:
     for names in _by_operator().values():
         for turn in range(FIXED):
             slots.append(_slot(names[turn % len(names)], turn, seed))
-        older = {v: [n for n in names if v in onnx_cases.versions(n)] for n in names for v in onnx_cases.versions(n)}
+        older = {
+            v: [n for n in names if v in onnx_cases.versions(n)]
+            for n in names
+            for v in onnx_cases.versions(n)
+        }
         slots += [_older(v, having, seed) for v, having in sorted(older.items())]
     return _chunks(slots)
 
 
 def _slot(name: str, turn: int, seed: str) -> Slot:
     draw = random.Random(f"{name} {turn} {seed}")
-    kinds = [["f16", "bf16"], ["i8", "i16", "i32", "i64", "u8", "bool"], ["f32", "f64"], list(TYPES)][turn % 4]
+    kinds = [
+        ["f16", "bf16"],
+        ["i8", "i16", "i32", "i64", "u8", "bool"],
+        ["f32", "f64"],
+        list(TYPES),
+    ][turn % 4]
     rest = [k for k in TYPES if k not in kinds]
     draw.shuffle(kinds)
     draw.shuffle(rest)
     sizes, values = list(SIZES), list(_values(name))
     draw.shuffle(sizes)
     draw.shuffle(values)
-    first = Case(name, kinds[0], sizes[0], draw.choice(STRIDES), values[0], onnx_cases.opset_of(name))
+    first = Case(
+        name, kinds[0], sizes[0], draw.choice(STRIDES), values[0], onnx_cases.opset_of(name)
+    )
     others = [first._replace(type=k, size=s) for k in kinds + rest for s in (*sizes[:2], "own")]
     return (first, *others)
 
@@ -69,8 +87,14 @@ def _chunks(slots: list[Slot]) -> list[list[Slot]]:
     """Chunks whose cases share an opset, so that they share a model."""
     found: dict[tuple[str, int], list[Slot]] = {}
     for slot in slots:
-        found.setdefault((onnx_cases.templates()[slot[0].call].node.domain, slot[0].opset), []).append(slot)
-    return [part[i : i + PER_CHUNK] for _, part in sorted(found.items()) for i in range(0, len(part), PER_CHUNK)]
+        found.setdefault(
+            (onnx_cases.templates()[slot[0].call].node.domain, slot[0].opset), []
+        ).append(slot)
+    return [
+        part[i : i + PER_CHUNK]
+        for _, part in sorted(found.items())
+        for i in range(0, len(part), PER_CHUNK)
+    ]
 
 
 def whole() -> list[list[Slot]]:
@@ -87,8 +111,19 @@ def _of(name: str) -> list[Case]:
     opset, values = onnx_cases.opset_of(name), _values(name)
     for i, kind in enumerate(TYPES):
         turn = zlib.crc32(name.encode()) + i  # neighbouring types differ in all three
-        found[Case(name, kind, SIZES[turn % 5], STRIDES[turn % 3], values[turn // 3 % len(values)], opset)] = None
-        found[Case(name, kind, "own", STRIDES[(turn + 1) % 3], values[turn % len(values)], opset)] = None
+        found[
+            Case(
+                name,
+                kind,
+                SIZES[turn % 5],
+                STRIDES[turn % 3],
+                values[turn // 3 % len(values)],
+                opset,
+            )
+        ] = None
+        found[
+            Case(name, kind, "own", STRIDES[(turn + 1) % 3], values[turn % len(values)], opset)
+        ] = None
     for version, kind in itertools.product(onnx_cases.versions(name), ("f32", "i64")):
         found[Case(name, kind, "own", opset=version)] = None
     return list(found)

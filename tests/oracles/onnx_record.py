@@ -27,7 +27,11 @@ def primary(node: onnx.NodeProto, version: int, arrays: list[Any]) -> str:
     allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     for i, array in enumerate(arrays):
         formal = schema.inputs[min(i, len(schema.inputs) - 1)]
-        if array is not None and len(allowed.get(formal.type_str, ())) > 1 and array.dtype.kind in "fiub":
+        if (
+            array is not None
+            and len(allowed.get(formal.type_str, ())) > 1
+            and array.dtype.kind in "fiub"
+        ):
             return formal.type_str
     return ""
 
@@ -45,7 +49,11 @@ def spec(array: np.ndarray, is_open: bool, is_first: bool) -> dict[str, Any]:
         whole = array.dtype.kind in "iub"
         out["r"] = [int(v) if whole else float(f"{v:.4g}") for v in (finite.min(), finite.max())]
     if array.size <= LITERAL and not (is_open and is_first):
-        out["v"] = [v.item() for v in array.reshape(-1)] if array.dtype.kind in "fiub" else [float(v) for v in wide.reshape(-1)]
+        out["v"] = (
+            [v.item() for v in array.reshape(-1)]
+            if array.dtype.kind in "fiub"
+            else [float(v) for v in wide.reshape(-1)]
+        )
     return out
 
 
@@ -53,21 +61,37 @@ def line_of(case: Any) -> tuple[str, str] | None:
     graph = case.model.graph
     if len(graph.node) != 1 or "_expanded" in case.name:
         return None
-    node, version = graph.node[0], {o.domain: o.version for o in case.model.opset_import}.get(graph.node[0].domain, 0)
+    node, version = (
+        graph.node[0],
+        {o.domain: o.version for o in case.model.opset_import}.get(graph.node[0].domain, 0),
+    )
     given, results = case.data_sets[0]
     if any(isinstance(v, (list, dict)) or v is None for v in [*given, *results]):
         return None
-    named = {info.name: np.asarray(onnx.numpy_helper.to_array(v) if isinstance(v, onnx.TensorProto) else v) for info, v in zip(graph.input, given)}
+    named = {
+        info.name: np.asarray(
+            onnx.numpy_helper.to_array(v) if isinstance(v, onnx.TensorProto) else v
+        )
+        for info, v in zip(graph.input, given)
+    }
     arrays = [named.get(name) for name in node.input]
     if any(a is not None and (a.dtype.kind in "OUSc" or a.size > MOST_ELEMENTS) for a in arrays):
         return None
-    if any(a is None and name for a, name in zip(arrays, node.input)) or any(np.asarray(r).dtype.kind in "OUSc" for r in results):
+    if any(a is None and name for a, name in zip(arrays, node.input)) or any(
+        np.asarray(r).dtype.kind in "OUSc" for r in results
+    ):
         return None
     chosen, names = primary(node, version, arrays), variables(node, version, len(arrays))
     first = next((a.dtype for a, v in zip(arrays, names) if a is not None and v == chosen), None)
-    inputs = [None if a is None else spec(a, v == chosen and a.dtype == first, i == 0) for i, (a, v) in enumerate(zip(arrays, names))]
+    inputs = [
+        None if a is None else spec(a, v == chosen and a.dtype == first, i == 0)
+        for i, (a, v) in enumerate(zip(arrays, names))
+    ]
     written = json_format.MessageToDict(node)
-    form = json.dumps([written.get("attribute"), [None if i is None else (i["t"], len(i["s"])) for i in inputs]], sort_keys=True)
+    form = json.dumps(
+        [written.get("attribute"), [None if i is None else (i["t"], len(i["s"])) for i in inputs]],
+        sort_keys=True,
+    )
     return f"{node.op_type} {form}", json.dumps([case.name, version, written, inputs, str(first)])
 
 

@@ -27,12 +27,32 @@ SLOW = {"Attention", "AveragePool", "Conv", "ConvInteger", "ConvTranspose", "GRU
         "NonMaxSuppression", "RNN", "Resize", "RoiAlign", "STFT", "LpPool", "QLinearConv", "DFT", "Col2Im", "ScatterElements", "TopK",
         "Unique", "LRN", "GlobalLpPool", "TfIdfVectorizer", "LinearAttention", "ScatterND", "GatherND", "Scatter", "FlexAttention"}  # fmt: skip
 # Results are random, or where an element is.
-RANDOM = {"Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Dropout"}
+RANDOM = {
+    "Bernoulli",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+    "Multinomial",
+    "Dropout",
+}
 # Each result is a sum of elements that may cancel.
-MIXES = {"MeanVarianceNormalization", "CumSum", "Resize", "STFT", "DFT", "LayerNormalization", "GroupNormalization", "InstanceNormalization"}
+MIXES = {
+    "MeanVarianceNormalization",
+    "CumSum",
+    "Resize",
+    "STFT",
+    "DFT",
+    "LayerNormalization",
+    "GroupNormalization",
+    "InstanceNormalization",
+}
 # What neither oracle does as the standard says.
 OWN_RULES = {
-    ("LRN", "f64"): "onnx.reference takes the default of alpha in double precision, the standard in float32",
+    (
+        "LRN",
+        "f64",
+    ): "onnx.reference takes the default of alpha in double precision, the standard in float32",
     ("Gelu", "f64"): "both round constants of its body to float32",
 }
 CRASHES = {"GRU", "LSTM", "RNN"}
@@ -67,7 +87,9 @@ def by_runtime(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return session.run(None, feeds)
 
 
@@ -77,7 +99,10 @@ def by_reference(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[n
         return [np.asarray(r) for r in ReferenceEvaluator(model).run(None, feeds)]
 
 
-ORACLES: dict[str, Callable[..., list[np.ndarray]]] = {"ONNX Runtime": by_runtime, "onnx.reference": by_reference}
+ORACLES: dict[str, Callable[..., list[np.ndarray]]] = {
+    "ONNX Runtime": by_runtime,
+    "onnx.reference": by_reference,
+}
 
 
 def template_of(case: Case) -> list[Template]:
@@ -97,7 +122,14 @@ def is_allowed(case: Case, template: Template) -> bool:
     """Whether the standard has the operator for the type."""
     schema = onnx_cases.schema_of(template.operator, case.opset, template.node.domain)
     allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
-    name = {"f16": "float16", "bf16": "bfloat16", "f32": "float", "f64": "double", "u8": "uint8", "bool": "bool"}.get(case.type, case.type.replace("i", "int"))
+    name = {
+        "f16": "float16",
+        "bf16": "bfloat16",
+        "f32": "float",
+        "f64": "double",
+        "u8": "uint8",
+        "bool": "bool",
+    }.get(case.type, case.type.replace("i", "int"))
     for i, given in enumerate(template.inputs):
         if given is not None and given["t"] == "D":
             kind = template.formal(i).type_str
@@ -105,7 +137,12 @@ def is_allowed(case: Case, template: Template) -> bool:
                 return False
     # Before opset 28 the standard demands fmod=1 for floats; onnx.reference does not check it.
     fmod = any(a.name == "fmod" and a.i for a in template.node.attribute)
-    return fmod or template.operator != "Mod" or case.opset >= 28 or case.type not in ("f16", "bf16", "f32", "f64")
+    return (
+        fmod
+        or template.operator != "Mod"
+        or case.opset >= 28
+        or case.type not in ("f16", "bf16", "f32", "f64")
+    )
 
 
 def ready(case: Case) -> Ready | None:
@@ -141,15 +178,28 @@ def _declared(model: onnx.ModelProto, results: list[np.ndarray]) -> list[np.ndar
     """The results in the types that the standard infers; onnx.reference leaves some in the type it computed in."""
     inferred = onnx.shape_inference.infer_shapes(model)
     types = [o.type.tensor_type.elem_type for o in inferred.graph.output]
-    kinds = [TYPES["bf16"] if t == TensorProto.BFLOAT16 else t and onnx.helper.tensor_dtype_to_np_dtype(t) for t in types]
-    return [r.astype(k) if k and r.dtype != k and r.dtype in FLOATS and k in FLOATS else r for r, k in zip(results, kinds, strict=True)]
+    kinds = [
+        TYPES["bf16"]
+        if t == TensorProto.BFLOAT16
+        else t and onnx.helper.tensor_dtype_to_np_dtype(t)
+        for t in types
+    ]
+    return [
+        r.astype(k) if k and r.dtype != k and r.dtype in FLOATS and k in FLOATS else r
+        for r, k in zip(results, kinds, strict=True)
+    ]
 
 
 def exact_of(made: Ready, call: int, move: int) -> list[np.ndarray] | None:
     """The case in double precision; with `move`, floats change by a rounding of what is computed in."""
     random = np.random.default_rng([made.case.seed, call, move])
     # By the standard these compute in float32, also for doubles, unless an attribute says otherwise.
-    stashes = "stash_type" in onnx_cases.schema_of(made.template.operator, made.case.opset, made.template.node.domain).attributes
+    stashes = (
+        "stash_type"
+        in onnx_cases.schema_of(
+            made.template.operator, made.case.opset, made.template.node.domain
+        ).attributes
+    )
     arrays: list[np.ndarray | None] = []
     for array in onnx_cases.arrays(made.case, made.template, call):
         if array is not None and (array.dtype in WIDE or array.dtype == np.float64):
@@ -167,7 +217,10 @@ def exact_of(made: Ready, call: int, move: int) -> list[np.ndarray] | None:
 def run(group: list[Ready], whens: list[str]) -> Iterator[Verdict]:
     """Loads the model of a group once for each of `whens`, and runs it twice, with other values."""
     for when in whens:
-        placed = [onnx_cases.place(m.template, onnx_cases.arrays(m.case, m.template), f"n{i}_") for i, m in enumerate(group)]
+        placed = [
+            onnx_cases.place(m.template, onnx_cases.arrays(m.case, m.template), f"n{i}_")
+            for i, m in enumerate(group)
+        ]
         domain = group[0].template.node.domain
         model = load(onnx_cases.model_of(placed, group[0].case.opset, domain))
         for call in range(2):
@@ -184,8 +237,12 @@ def _call(group: list[Ready], model: Any, call: int, when: str) -> Iterator[Verd
     feeds: dict[str, np.ndarray] = {}
     outputs = []
     for i, made in enumerate(group):
-        placed = onnx_cases.place(made.template, onnx_cases.arrays(made.case, made.template, call), f"n{i}_")
-        feeds.update({k: onnx_cases.laid_out(v, made.case.strides) for k, v in placed.inputs.items()})
+        placed = onnx_cases.place(
+            made.template, onnx_cases.arrays(made.case, made.template, call), f"n{i}_"
+        )
+        feeds.update(
+            {k: onnx_cases.laid_out(v, made.case.strides) for k, v in placed.inputs.items()}
+        )
         outputs.append(placed.outputs)
     results = iter(model.run(feeds, results="numpy").values())
     for made, names in zip(group, outputs, strict=True):
@@ -197,7 +254,11 @@ def _call(group: list[Ready], model: Any, call: int, when: str) -> Iterator[Verd
 def compare(made: Ready, call: int, ours: list[np.ndarray]) -> str:
     """What is wrong by each oracle that has the case; right by one is right."""
     problem = _compare(made, call, ours, made.oracle)
-    if problem and made.oracle == "ONNX Runtime" and not (made.case.size == "70000" and made.template.operator in SLOW):
+    if (
+        problem
+        and made.oracle == "ONNX Runtime"
+        and not (made.case.size == "70000" and made.template.operator in SLOW)
+    ):
         with contextlib.suppress(Exception):
             if not _compare(made, call, ours, "onnx.reference"):
                 return ""
@@ -221,7 +282,13 @@ def _compare(made: Ready, call: int, ours: list[np.ndarray], oracle: str) -> str
         b = np.asarray(b)
         if a.dtype != b.dtype:
             return f"output {i}: {a.dtype} instead of {b.dtype}, by {oracle}"
-        problem = judge.problem(wide(a), wide(b), str(b.dtype), lambda move, i=i: exact(i, move), made.template.operator in MIXES)
+        problem = judge.problem(
+            wide(a),
+            wide(b),
+            str(b.dtype),
+            lambda move, i=i: exact(i, move),
+            made.template.operator in MIXES,
+        )
         if problem:
             return f"output {i}: {problem}, by {oracle}"
     return ""

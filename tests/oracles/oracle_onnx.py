@@ -36,7 +36,10 @@ def first(slots: list[onnx_choice.Slot]) -> Iterator[Any]:
             group[str(made.case)] = made
             yield "count", f"by {made.oracle}", 1
     stays = ORACLE.stays.reasons
-    for part in ([m for c, m in group.items() if c not in stays], *([m] for c, m in group.items() if c in stays)):
+    for part in (
+        [m for c, m in group.items() if c not in stays],
+        *([m] for c, m in group.items() if c in stays),
+    ):
         if part:
             yield "group", [str(made.case) for made in part]
             for verdict in run(part, ["cold", "warm"]):
@@ -59,10 +62,22 @@ def run(group: list[Ready], whens: list[str]) -> list[Verdict]:
         if len(group) > 1:
             half = len(group) // 2
             found = run(group[:half], whens) + run(group[half:], whens)
-            return found or [Verdict(str(group[0].case), whens[0], f"a group of {len(group)} fails, no half of it: {error}")]
+            return found or [
+                Verdict(
+                    str(group[0].case),
+                    whens[0],
+                    f"a group of {len(group)} fails, no half of it: {error}",
+                )
+            ]
         code = onnx_run.refusal(error)
         text = " ".join(f"{type(error).__name__}: {error}".split())[:240]
-        return [Verdict(str(group[0].case), whens[0], f"refused: {code}: {text}" if code else f"error: {text}")]
+        return [
+            Verdict(
+                str(group[0].case),
+                whens[0],
+                f"refused: {code}: {text}" if code else f"error: {text}",
+            )
+        ]
 
 
 ORACLE = command.Oracle("onnx", first, second, onnx_choice.fixed, onnx_choice.whole, lambda text: [(Case.parse(text),)],

@@ -54,7 +54,11 @@ def second(groups: list[list[str]]) -> Iterator[Any]:
         before = aten_run.logged.from_cache
         for verdict in run(group, aten_run.run_second):
             yield "verdict", verdict
-        yield "count", "graphs from torch's cache in the second process", aten_run.logged.from_cache - before
+        yield (
+            "count",
+            "graphs from torch's cache in the second process",
+            aten_run.logged.from_cache - before,
+        )
 
 
 def parts(group: list[Ready]) -> list[list[Ready]]:
@@ -74,7 +78,11 @@ def run(group: list[Ready], way: Any) -> list[Verdict]:
             return [Verdict(str(group[0].case), "all", f"error: {text}")]
         half = len(group) // 2
         found = run(group[:half], way) + run(group[half:], way)
-        return found or [Verdict(str(group[0].case), "all", f"a group of {len(group)} fails, no half of it: {error}")]
+        return found or [
+            Verdict(
+                str(group[0].case), "all", f"a group of {len(group)} fails, no half of it: {error}"
+            )
+        ]
     if len(group) == 1:
         return [v._replace(case=str(group[0].case)) for v in found]
     own = [v for v in found if v.case]
@@ -85,7 +93,9 @@ def run(group: list[Ready], way: Any) -> list[Verdict]:
     blamed = [made for made in group if made.template.overload in refused]
     rest = [made for made in group if made not in blamed]
     if not refused or not rest:
-        return own + [Verdict(str(made.case), "all", f"refused: {made.template.overload}") for made in blamed]
+        return own + [
+            Verdict(str(made.case), "all", f"refused: {made.template.overload}") for made in blamed
+        ]
     again = [v for made in blamed or rest for v in run([made], way)]
     return own + again + (run(rest, way) if blamed else [])
 
