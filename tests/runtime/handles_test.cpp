@@ -276,7 +276,8 @@ TEST_F(Handles, AnObjectOfAnotherKindIsRefused) {
   auto info = tenon::sized<tenon_model_info_t>();
   auto* const wrong = reinterpret_cast<tenon_model_t*>(program_.get());
   EXPECT_EQ(sessions().model_info(sessions().self, wrong, &info), TENON_INVALID_ARGUMENT);
-  EXPECT_NE(tenon::failure_text().find("is not a model"), std::string::npos) << tenon::failure_text();
+  EXPECT_NE(tenon::failure_text().find("is not a model"), std::string::npos)
+      << tenon::failure_text();
   sessions().model_release(sessions().self, wrong);
   EXPECT_EQ(take_log().size(), 1u);
   std::string placement;
