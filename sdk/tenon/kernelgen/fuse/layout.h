@@ -11,7 +11,6 @@
 //
 // Only for C++ targets with vectors; other targets keep the program's order. Runs once, after
 // inline_maps.
-// inline_maps.
 #ifndef TENON_KERNELGEN_FUSE_LAYOUT_H_
 #define TENON_KERNELGEN_FUSE_LAYOUT_H_
 
