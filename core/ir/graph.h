@@ -257,6 +257,8 @@ class Graph {
   Status set_yields(Region r, std::span<const Value> values,
                     std::span<const std::string_view> names);
   Result<Region> begin_region(Place place);
+  // Moves the body of a region that belongs to no node into the main region, which is emptied.
+  Status set_main(Region r, std::span<const std::string_view> names);
   // Builds a checked node. On failure nothing has changed, except that symbol indices may have been
   // used up.
   Result<Node> build(Place place, const NodeDraft& draft);
@@ -266,6 +268,9 @@ class Graph {
                       std::span<Value> out_yields);
   Status set_name(Value v, std::string_view name);
   Status replace(Value from, Value to);
+  // Result i of one node becomes result order[i] of another one (none: result i), and its symbols
+  // the first ones of the other. `from` is erased.
+  Status replace_node(Node from, Node to, std::span<const uint32_t> order);
   Status set_operand(Node n, uint32_t index, Value v);
   Status erase(Node n);
   Status move(Node n, Node before);
@@ -338,6 +343,12 @@ class Graph {
   void count_symbols_of(Node n, int delta);
   void drop(Node n);
   void drop_region(Region r);
+  Status rename_symbols(Node except, std::span<const Dim> renamed);
+  Status rename_symbols(tenon_attr_t* attr, std::span<const Dim> renamed);
+  Result<bool> rename_symbols(std::vector<Dim>* dims, std::span<const Dim> renamed);
+  Status check_new_main(Region r);
+  Status empty_main();
+  void adopt_body(Region from);
   Status symbols_unused_outside(Node n);
   void renumber(Region r) const;
   void compute_captures(Region r, std::vector<Value>* out) const;

@@ -115,6 +115,22 @@ tenon_code_t region_yield(void*, tenon_graph_t* g, tenon_region_t r, const tenon
     return graph_of(g).set_yields(r, span_of(values, count), views);
   });
 }
+tenon_code_t main_set(void*, tenon_graph_t* g, tenon_region_t r, const tenon_str_t* names) {
+  return guarded([&]() -> Status {
+    const size_t count = graph_of(g).region_live(r) ? graph_of(g).region(r).yields.size() : 0;
+    std::vector<std::string_view> views;
+    for (size_t i = 0; names != nullptr && i < count; ++i) views.push_back(from_abi_str(names[i]));
+    return graph_of(g).set_main(r, views);
+  });
+}
+tenon_code_t node_replace(void*, tenon_graph_t* g, tenon_node_t from, tenon_node_t to,
+                          const uint32_t* results) {
+  return guarded([&] {
+    const Graph& graph = graph_of(g);
+    const size_t count = graph.node_live(from) ? graph.results(from).size() : 0;
+    return graph_of(g).replace_node(from, to, span_of(results, count));
+  });
+}
 tenon_code_t region_begin(void*, const tenon_builder_t* b, tenon_region_t* out) {
   return guarded([&] { return graph_of(b->graph).begin_region(place_of(b)); }, out);
 }
@@ -408,6 +424,8 @@ constexpr tenon_host_graph_t kTable = {
     .graph_read = graph_read,
     .graph_hash = graph_hash,
     .blob_foreign = abi_blob_foreign,
+    .main_set = main_set,
+    .node_replace = node_replace,
 };
 
 }  // namespace

@@ -78,7 +78,7 @@ void write_functions(const tenon_op_def_t& def, Writer* out) {
 void write_documentation(const tenon_op_def_t& def, Writer* out) {
   out->text(def.summary).text(def.doc).number(def.since).number(def.tolerance);
   out->number(def.ulp_f32).number(def.ulp_f64).number(def.ulp_of).number(def.infer);
-  out->number(def.self).number(def.jvp).number(def.transpose).number(def.batch);
+  out->number(def.self).number(def.rules);
   out->number(def.result_count).number(def.constraint_count).number(def.example_count);
   for (uint32_t i = 0; i < def.operand_count; ++i) out->text(def.operands[i].doc);
   for (uint32_t i = 0; i < def.attr_count; ++i) out->text(def.attrs[i].doc);

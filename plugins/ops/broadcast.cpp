@@ -1,5 +1,8 @@
 // broadcast: repeats a value along new dims and along dims of extent 1.
+#include <algorithm>
+
 #include "common.h"
+#include "derivative.h"
 
 namespace tenon::ops::broadcast_op {
 
@@ -79,6 +82,28 @@ Value fold(Builder& b, const Node& node) {
   return b.broadcast(source, node.dims("shape"), both);
 }
 
+// Sums over the dims that repeat.
+Value transpose(Builder& b, const Node& node, uint32_t, std::span<const Value> cotangents) {
+  const Value g = cotangents[0], x = node.operand(0);
+  const Axes to = placement(node.i64s("dims"), x.rank(), g.rank());
+  Axes repeated = others(g.rank(), to);
+  for (uint32_t i = 0; i < x.rank(); ++i) {
+    const auto at = static_cast<uint32_t>(to[i]);
+    if (x.dim(i).is(1) && !g.dim(at).is(1)) repeated.push_back(to[i]);
+  }
+  std::sort(repeated.begin(), repeated.end());
+  const Value sum = repeated.empty() ? g : reduce(b, "reduce_sum", g, repeated);
+  return sum.rank() == x.rank() ? sum : reshape(b, sum, x.dims());
+}
+std::vector<Value> batch(Builder& b, const Node& node, std::span<const Value> operands,
+                         std::span<const uint8_t>, Dim size) {
+  Dims shape = node.dims("shape");
+  Axes to = shifted(placement(node.i64s("dims"), node.operand(0).rank(), shape.size()));
+  to.insert(to.begin(), 0);
+  shape.insert(shape.begin(), size);
+  return {b.broadcast(operands[0], shape, to)};
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("broadcast", kPrimitive | TENON_TRAIT_SHAPE_ONLY);
   draft.alias("expand").alias("broadcast_to");
@@ -107,6 +132,9 @@ constexpr OpDraft declare() {
       .reference<reference>()
       .decompose_complex<by_parts>()
       .fold<fold>()
+      .linear({0})
+      .transposed<transpose>()
+      .batch<batch>()
       .cost(TENON_COST_FREE);
   return draft;
 }

@@ -1,5 +1,6 @@
 // concat: values one after another along a dim.
 #include "common.h"
+#include "derivative.h"
 
 namespace tenon::ops::concat_op {
 
@@ -64,6 +65,16 @@ Value fold(Builder& b, const Node& node) {
   return b.build("concat", kept, {{"dim", along}});
 }
 
+Value transpose(Builder& b, const Node& node, uint32_t operand, std::span<const Value> cotangents) {
+  const Value g = cotangents[0];
+  const auto dim = static_cast<size_t>(node.i64("dim"));
+  Dims start(g.rank(), b.dim(0)), limit = g.dims();
+  for (uint32_t i = 0; i < operand; ++i)
+    start[dim] = start[dim] + node.operand(i).dim(static_cast<uint32_t>(dim));
+  limit[dim] = start[dim] + node.operand(operand).dim(static_cast<uint32_t>(dim));
+  return b.build("slice", {g}, {{"start", start}, {"limit", limit}});
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("concat", kPrimitive | TENON_TRAIT_SHAPE_ONLY);
   draft.alias("cat").alias("concatenate");
@@ -71,6 +82,7 @@ constexpr OpDraft declare() {
       .variadic("x", "at least one; equal but for the dim", kWhole, 1, 1)
       .result("y", "the dim is the sum of the operands'")
       .attr_i64("dim", "the dim along which they are joined", 0)
+      .role(TENON_ROLE_AXIS)
       .constraint("C1", "there is at least one operand", "concat() {dim = 0}")
       .constraint("C2", "dim is a dim of the operands", "concat(f32[2]) {dim = 1}")
       .constraint("C3", "ranks and the other dims are equal",
@@ -82,6 +94,9 @@ constexpr OpDraft declare() {
       .reference<reference>()
       .decompose_complex<by_parts>()
       .fold<fold>()
+      .linear({0})
+      .transposed<transpose>()
+      .batched({0})
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }

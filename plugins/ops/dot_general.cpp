@@ -1,7 +1,10 @@
 // dot_general: the contraction that matmul, linear and attention use.
 #include <tenon/abi/host.h>
 
+#include <algorithm>
+
 #include "complex_math.h"
+#include "derivative.h"
 
 namespace tenon::ops::dot_general {
 
@@ -143,6 +146,75 @@ Status decompose_complex(Builder& b, const Node& node, tenon_value_t* out) {
                                         times(x.re, y.im) + times(x.im, y.re)})});
 }
 
+// The places of the dims of one side in the result: batch dims, then the others.
+struct Side {
+  Axes batch, contract, free;
+  Side(const Node& node, std::string_view side, uint32_t operand)
+      : batch(node.i64s(cat(side, "_batch"))), contract(node.i64s(cat(side, "_contract"))) {
+    Axes both = batch;
+    both.insert(both.end(), contract.begin(), contract.end());
+    free = others(node.operand(operand).rank(), both);
+  }
+};
+// A product of the cotangent and the other side over that side's free dims, whose dims are then
+// put in order.
+Value transpose(Builder& b, const Node& node, uint32_t operand, std::span<const Value> cotangents) {
+  const Side a(node, "a", 0), c(node, "b", 1);
+  const Side &own = operand == 0 ? a : c, &other = operand == 0 ? c : a;
+  const Value x = node.operand(operand), y = node.operand(1 - operand);
+  const Value g = b.convert(cotangents[0], x.dtype());
+  const auto batches = static_cast<int64_t>(own.batch.size());
+  const auto left = static_cast<int64_t>(a.free.size());
+  const int64_t begin = batches + (operand == 0 ? left : 0);
+  const Axes summed = range(begin, begin + static_cast<int64_t>(other.free.size()));
+  const Value product = b.build("dot_general", {g, y},
+                                {{"a_batch", range(0, batches)},
+                                 {"b_batch", other.batch},
+                                 {"a_contract", summed},
+                                 {"b_contract", other.free},
+                                 {"acc", dtype(node.dtype("acc"))}});
+  // The product has batch dims, own free dims, and the other side's contracted dims in its order.
+  Axes order = own.batch;
+  order.insert(order.end(), own.free.begin(), own.free.end());
+  Axes theirs = other.contract;
+  std::sort(theirs.begin(), theirs.end());
+  for (const int64_t dim : theirs) {
+    const auto at = std::find(other.contract.begin(), other.contract.end(), dim);
+    order.push_back(own.contract[static_cast<size_t>(at - other.contract.begin())]);
+  }
+  return permute(b, product, inverse_of(order));
+}
+
+// A new dim of both sides is a batch dim; of one side alone it is free, if there are no batch dims,
+// so that the product grows and does not repeat.
+std::vector<Value> batch(Builder& b, const Node& node, std::span<const Value> operands,
+                         std::span<const uint8_t> is_batched, Dim size) {
+  const bool both = is_batched[0] != 0 && is_batched[1] != 0;
+  const bool free = !both && node.i64s("a_batch").empty();
+  const auto dims = [&](std::string_view side, std::string_view which, uint32_t operand) {
+    const Axes list = node.i64s(cat(side, "_", which));
+    Axes out = is_batched[operand] != 0 || !free ? shifted(list) : list;
+    if (which == "batch" && !free) out.insert(out.begin(), 0);
+    return out;
+  };
+  std::vector<Value> sides;
+  for (uint32_t i = 0; i < 2; ++i)
+    sides.push_back(free ? operands[i] : repeated(b, operands[i], is_batched[i] != 0, size));
+  const Value y = b.build("dot_general", sides,
+                          {{"a_batch", dims("a", "batch", 0)},
+                           {"b_batch", dims("b", "batch", 1)},
+                           {"a_contract", dims("a", "contract", 0)},
+                           {"b_contract", dims("b", "contract", 1)},
+                           {"acc", dtype(node.dtype("acc"))},
+                           {"dtype", dtype(node.dtype("dtype"))}});
+  if (!free || is_batched[0] != 0) return {y};
+  // The new dim follows the free dims of a.
+  const auto at = static_cast<int64_t>(Side(node, "a", 0).free.size());
+  Axes perm = {at};
+  for (const int64_t dim : others(node.result().rank() + 1, perm)) perm.push_back(dim);
+  return {permute(b, y, perm)};
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("dot_general", kPrimitive);
   draft.alias("gemm").alias("mm");
@@ -180,6 +252,9 @@ constexpr OpDraft declare() {
       .infer<infer>()
       .reference<reference>()
       .decompose_complex<decompose_complex>()
+      .bilinear({0, 1})
+      .transposed<transpose>()
+      .batch<batch>()
       .cost(TENON_COST_CONTRACTION)
       .traits(TENON_TRAIT_NO_RECOMPUTE)
       .tolerance(4);

@@ -1,5 +1,6 @@
 // pad: adds elements of one value at the ends and between elements; negative paddings cut.
 #include "common.h"
+#include "derivative.h"
 
 namespace tenon::ops::pad_op {
 
@@ -59,6 +60,35 @@ Value fold(Builder&, const Node& node) {
   return nothing ? node.operand(0) : Value();
 }
 
+// Of x: the elements of x alone. Of the value: the sum of all others.
+Value transpose(Builder& b, const Node& node, uint32_t operand, std::span<const Value> cotangents) {
+  const Value x = node.operand(0);
+  Value g = cotangents[0];
+  const size_t rank = x.rank();
+  const Axes low = node.i64s("low"), high = node.i64s("high");
+  const Axes between = list_or(node.i64s("interior"), rank, 0);
+  // Elements that were cut off come back as zeros first.
+  Axes more_low(rank), more_high(rank), stride(rank);
+  Dims start, limit;
+  for (size_t i = 0; i < rank; ++i) {
+    more_low[i] = std::max<int64_t>(-low[i], 0);
+    more_high[i] = std::max<int64_t>(-high[i], 0);
+    stride[i] = between[i] + 1;
+  }
+  const Value zero = b.scalar(g.dtype(), 0);
+  if (!all_equal(more_low, 0) || !all_equal(more_high, 0))
+    g = b.build("pad", {g, zero}, {{"low", more_low}, {"high", more_high}});
+  for (uint32_t i = 0; i < rank; ++i) {
+    start.push_back(b.dim(std::max<int64_t>(low[i], 0)));
+    limit.push_back(g.dim(i) - b.dim(std::max<int64_t>(high[i], 0)));
+  }
+  const Value inner =
+      b.build("slice", {g}, {{"start", start}, {"limit", limit}, {"stride", stride}});
+  if (operand == 0) return inner;
+  const Axes all = range(0, static_cast<int64_t>(rank));
+  return minus(b, reduce(b, "reduce_sum", cotangents[0], all), reduce(b, "reduce_sum", inner, all));
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("pad", kPrimitive);
   draft.summary("x with a border of one value before, after and between its elements.")
@@ -70,8 +100,11 @@ constexpr OpDraft declare() {
       .operand("value", "what the border holds", kWhole, 1, 0, 0)
       .result("y", "element type of x")
       .attr_i64s("low", "how many before, per dim")
+      .role(TENON_ROLE_PER_DIM)
       .attr_i64s("high", "how many after, per dim")
+      .role(TENON_ROLE_PER_DIM)
       .attr_i64s("interior", "how many between, per dim; empty: none")
+      .role(TENON_ROLE_PER_DIM)
       .constraint("C1", "low, high and interior have one entry per dim of x",
                   "pad(f32[2], f32[]) {low = [1, 1], high = [0]}")
       .constraint("C2", "interior is not negative",
@@ -86,6 +119,9 @@ constexpr OpDraft declare() {
       .reference<reference>()
       .decompose_complex<by_parts>()
       .fold<fold>()
+      .linear({0, 1})
+      .transposed<transpose>()
+      .batched({0})
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }

@@ -1,5 +1,6 @@
 // Reductions: sum, prod, max, min, and, or over some dims, which the result drops.
 #include "complex_math.h"
+#include "derivative.h"
 
 namespace tenon::ops::reduce_op {
 
@@ -125,6 +126,20 @@ Status decompose_product(Builder& b, const Node& node, tenon_value_t* out) {
   return b.finish(out, {joined(b, {reshape(z.re, shape), reshape(z.im, shape)})});
 }
 
+Value transpose_sum(Builder& b, const Node& node, uint32_t, std::span<const Value> cotangents) {
+  return spread(b, cotangents[0], node.operand(0), node.i64s("dims"));
+}
+// The elements that are the largest or smallest share the derivative.
+std::vector<Value> jvp_extreme(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Value x = node.operand(0);
+  const Axes axes = node.i64s("dims");
+  const Value chosen =
+      b.build("compare", {x, spread(b, node.result(), x, axes)}, {{"direction", TENON_CMP_EQ}});
+  const Value ones = b.build("select", {chosen, b.full_like(x, 1), b.full_like(x, 0)});
+  const Value count = spread(b, reduce(b, "reduce_sum", ones, axes), x, axes);
+  return {reduce(b, "reduce_sum", times(b, tangents[0], b.build("div", {ones, count})), axes)};
+}
+
 template <Kind kKind>
 constexpr OpDraft base(std::string_view name, std::string_view summary, tenon_dtypes_t dtypes,
                        std::string_view example, std::string_view negative) {
@@ -133,6 +148,8 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, tenon_dt
       .operand("x", "the input", dtypes)
       .result("y", "element type of x, without dims")
       .attr_i64s("dims", "the dims that go away")
+      .role(TENON_ROLE_AXES)
+      .batched({0})
       .constraint("C1", "dims are distinct dims of x", negative)
       .example(example)
       .template reference<reference<kKind>>()
@@ -143,6 +160,8 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, tenon_dt
   } else {
     draft.infer<infer>();
   }
+  if constexpr (kKind == Kind::kSum) draft.linear({0}).template transposed<transpose_sum>();
+  if constexpr (kKind == Kind::kMax || kKind == Kind::kMin) draft.template jvp<jvp_extreme>();
   if constexpr (kKind != Kind::kAnd && kKind != Kind::kOr)
     draft.template value_of<value_of<kKind>>();
   return draft;

@@ -1,5 +1,6 @@
 // reshape: the same elements, in row-major order, with other dims.
 #include "common.h"
+#include "derivative.h"
 
 namespace tenon::ops::reshape_op {
 
@@ -36,12 +37,17 @@ Value fold(Builder& b, const Node& node) {
   return b.build("reshape", {inner.operand(0)}, {{"shape", node.dims("shape")}});
 }
 
+Value transpose(Builder& b, const Node& node, uint32_t, std::span<const Value> cotangents) {
+  return reshape(b, cotangents[0], node.operand(0).dims());
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("reshape", kPrimitive | TENON_TRAIT_SHAPE_ONLY);
   draft.summary("The same elements, in row-major order, under other dims.")
       .operand("x", "the input", kWhole)
       .result("y", "element type of x, dims of shape")
       .attr_dims("shape", "the dims of the result")
+      .role(TENON_ROLE_SHAPE)
       .constraint("C1", "x and shape have the same number of elements",
                   "reshape(f32[2, 3]) {shape = [5]}")
       .example("reshape(i32[2, 2] [[1, 2], [3, 4]]) {shape = [4]} -> i32[4] [1, 2, 3, 4]")
@@ -51,6 +57,9 @@ constexpr OpDraft declare() {
       .reference<reference>()
       .decompose_complex<by_parts>()
       .fold<fold>()
+      .linear({0})
+      .transposed<transpose>()
+      .batched({0})
       .cost(TENON_COST_FREE);
   return draft;
 }

@@ -1,5 +1,6 @@
 // reverse: reverses some dims.
 #include "common.h"
+#include "derivative.h"
 
 namespace tenon::ops::reverse_op {
 
@@ -31,18 +32,26 @@ Value fold(Builder&, const Node& node) {
   return inner && inner.is("reverse") && inner.i64s("dims") == dims ? inner.operand(0) : Value();
 }
 
+Value transpose(Builder& b, const Node& node, uint32_t, std::span<const Value> cotangents) {
+  return b.build("reverse", {cotangents[0]}, {{"dims", node.i64s("dims")}});
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("reverse", kPrimitive | TENON_TRAIT_SHAPE_ONLY);
   draft.summary("x with some dims back to front.")
       .operand("x", "the input", kWhole)
       .result("y", "same type as x")
       .attr_i64s("dims", "the dims to reverse")
+      .role(TENON_ROLE_AXES)
       .constraint("C1", "dims are distinct dims of x", "reverse(f32[2, 3]) {dims = [0, 0]}")
       .example("reverse(f32[3] [1, 2, 3]) {dims = [0]} -> f32[3] [3, 2, 1]")
       .infer<infer>()
       .reference<reference>()
       .decompose_complex<by_parts>()
       .fold<fold>()
+      .linear({0})
+      .transposed<transpose>()
+      .batched({0})
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }

@@ -1,5 +1,6 @@
 // select: one of two values, by a predicate.
 #include "common.h"
+#include "derivative.h"
 
 namespace tenon::ops::select_op {
 
@@ -29,6 +30,12 @@ Value fold(Builder&, const Node& node) {
   return p ? node.operand(*p != 0 ? 1 : 2) : Value();
 }
 
+Value transpose(Builder& b, const Node& node, uint32_t operand, std::span<const Value> cotangents) {
+  const Value g = cotangents[0], zero = b.full_like(g, 0);
+  return operand == 1 ? b.build("select", {node.operand(0), g, zero})
+                      : b.build("select", {node.operand(0), zero, g});
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("select", kPrimitiveElementwise);
   draft.alias("where");
@@ -45,6 +52,8 @@ constexpr OpDraft declare() {
       .infer<infer>()
       .value_of<value_of>()
       .fold<fold>()
+      .linear({1, 2})
+      .transposed<transpose>()
       .scalar(scalar::select(arg(0), arg(1), arg(2)))
       .accuracy(0.5, 0.5)
       .decompose_complex<by_parts>();

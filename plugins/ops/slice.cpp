@@ -1,5 +1,6 @@
 // slice: a box of x, with strides.
 #include "common.h"
+#include "derivative.h"
 
 namespace tenon::ops::slice_op {
 
@@ -78,14 +79,31 @@ Value fold(Builder& b, const Node& node) {
   return b.build("slice", {inner.operand(0)}, {{"start", start}, {"limit", limit}});
 }
 
+// The elements go back to their places, with zeros between and around them.
+Value transpose(Builder& b, const Node& node, uint32_t, std::span<const Value> cotangents) {
+  const Value x = node.operand(0);
+  Value g = cotangents[0];
+  Axes between = list_or(node.i64s("stride"), x.rank(), 1);
+  for (int64_t& step : between) --step;
+  if (!all_equal(between, 0)) {
+    const Axes none(x.rank(), 0);
+    g = b.build("pad", {g, b.scalar(g.dtype(), 0)},
+                {{"low", none}, {"high", none}, {"interior", between}});
+  }
+  return placed(b, g, node.dims("start"), x.dims());
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("slice", kPrimitive | TENON_TRAIT_SHAPE_ONLY);
   draft.summary("The box [start, limit) of x, every stride-th element.")
       .operand("x", "the input", kWhole)
       .result("y", "element type of x")
       .attr_dims("start", "first index per dim")
+      .role(TENON_ROLE_PER_DIM)
       .attr_dims("limit", "one past the last index per dim")
+      .role(TENON_ROLE_SHAPE)
       .attr_i64s("stride", "step per dim; empty: 1 everywhere")
+      .role(TENON_ROLE_PER_DIM, 1)
       .constraint("C1", "start, limit and stride have one entry per dim of x",
                   "slice(f32[5]) {start = [1, 0], limit = [4]}")
       .constraint("C2", "every stride is at least 1",
@@ -102,6 +120,9 @@ constexpr OpDraft declare() {
       .reference<reference>()
       .decompose_complex<by_parts>()
       .fold<fold>()
+      .linear({0})
+      .transposed<transpose>()
+      .batched({0})
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }

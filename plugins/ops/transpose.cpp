@@ -1,5 +1,6 @@
 // transpose: reorders the dims.
 #include "common.h"
+#include "derivative.h"
 
 namespace tenon::ops::transpose_op {
 
@@ -52,6 +53,16 @@ Value fold(Builder& b, const Node& node) {
   return b.build("transpose", {inner.operand(0)}, {{"perm", both}});
 }
 
+Value transpose(Builder& b, const Node& node, uint32_t, std::span<const Value> cotangents) {
+  return permute(b, cotangents[0], inverse_of(node.i64s("perm")));
+}
+std::vector<Value> batch(Builder& b, const Node& node, std::span<const Value> operands,
+                         std::span<const uint8_t>, Dim) {
+  Axes perm = shifted(node.i64s("perm"));
+  perm.insert(perm.begin(), 0);
+  return {permute(b, operands[0], perm)};
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("transpose", kPrimitive | TENON_TRAIT_SHAPE_ONLY);
   draft.alias("permute");
@@ -69,6 +80,9 @@ constexpr OpDraft declare() {
       .reference<reference>()
       .decompose_complex<by_parts>()
       .fold<fold>()
+      .linear({0})
+      .transposed<transpose>()
+      .batch<batch>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }

@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_GRAPH_ID "tenon.host.graph/1"
-#define TENON_HOST_GRAPH_MINOR 1u /* 1: blob_foreign */
+#define TENON_HOST_GRAPH_MINOR 2u /* 1: blob_foreign; 2: main_set, node_replace */
 
 typedef struct tenon_graph_t tenon_graph_t; /* reference counted */
 typedef uint32_t tenon_value_t;
@@ -337,6 +337,20 @@ typedef struct tenon_host_graph_t {
    */
   tenon_code_t (*blob_foreign)(void* self, const void* data, uint64_t size_bytes, void* context,
                                void (*release)(void* context), tenon_blob_t** out_blob);
+
+  /* ---- Minor 2 ---- */
+  /* Makes `region` the main region, whose nodes and arguments are erased: for passes that change
+   * the graph's arguments. `region` comes from region_begin, belongs to no node, and uses no value
+   * of the main region; symbols of the main region stay. Its arguments have names, and its yields
+   * become outputs of these names (as in region_yield). INVALID_ARGUMENT otherwise; the graph may
+   * then only be released. */
+  tenon_code_t (*main_set)(void* self, tenon_graph_t* graph, tenon_region_t region,
+                           const tenon_str_t* names);
+  /* Uses of result i of node `from` become uses of result results[i] of node `to` (null: of its
+   * result i); in types and attributes, the symbols that `from` defines become the first ones of
+   * `to`. Then `from` is erased. INVALID_ARGUMENT for results that do not agree. */
+  tenon_code_t (*node_replace)(void* self, tenon_graph_t* graph, tenon_node_t from, tenon_node_t to,
+                               const uint32_t* results);
 } tenon_host_graph_t;
 
 #ifdef __cplusplus

@@ -164,6 +164,66 @@ typedef struct tenon_eval_t {
   uint32_t reserved;
 } tenon_eval_t;
 
+/* ---- Derivatives and batches ---- */
+
+/* How an attribute changes where the operands get a new dim 0 (tenon_op_rules_t::batched). */
+#define TENON_ROLE_OTHER 0u   /* it stays */
+#define TENON_ROLE_AXIS 1u    /* I64: a dim of the operands; one more */
+#define TENON_ROLE_AXES 2u    /* I64S: dims of the operands; each one more */
+#define TENON_ROLE_PER_DIM 3u /* I64S, DIMS: one entry per dim, or none; default_i comes first */
+#define TENON_ROLE_SHAPE 4u   /* DIMS: sizes; the size of the new dim comes first */
+
+/* A partial derivative of an element-wise op, where the one that follows from the scalar program
+ * is wrong at a point or loses digits. */
+typedef struct tenon_partial_t {
+  uint32_t operand;
+  uint32_t scalar_words;
+  /* A scalar program (scalar.h) of operands, attributes and, by TENON_S_RESULT, of the op's
+   * results; it leaves the derivative of result 0 by the operand. */
+  const uint32_t* scalar;
+} tenon_partial_t;
+
+/* How an op differentiates, and how it works on several samples at once. All rules build nodes at
+ * `builder`, where the operands and results of `node` are visible, as `decompose` does. Cotangents
+ * and tangents have the type of their value; TENON_NONE stands for zero. Rules are linear in them.
+ *
+ * An element-wise op needs no record: its partial derivatives follow from its scalar program, and a
+ * composite has the derivatives of its decomposition. The cotangents of a node's operands come from
+ * the first of these: `pull`; `transpose`; partial derivatives; `jvp`, whose linear part is
+ * transposed; the decomposition. Tangents of its results come from: `jvp`; the op itself, where it
+ * is linear; partial derivatives; the decomposition. */
+typedef struct tenon_op_rules_t {
+  uint32_t size_bytes;
+  /* Bit i: operand i. The results are linear in these operands together, so that tangents go
+   * through the op itself; and in each of `bilinear` alone. The bit of the last, variadic operand
+   * stands for all that it takes. Both need `transpose`. */
+  uint32_t linear, bilinear;
+  /* Bit i: operand i may get a new dim 0, one entry for each sample; the results then have it too,
+   * and attributes change by their roles. Operands of these bits get it together. 0: by `batch`. */
+  uint32_t batched;
+  tenon_str_t no_derivative; /* why it has none, for users: "its result is an index" */
+  const tenon_partial_t* partials;
+  uint32_t partial_count, partial_bytes; /* sizeof(tenon_partial_t) when the plugin was compiled */
+  const uint32_t* roles;                 /* TENON_ROLE_* of each declared attribute; null: OTHER */
+  /* Tangents of the results. out_tangents: one per result. */
+  tenon_code_t (*jvp)(void* self, const tenon_builder_t* builder, tenon_node_t node,
+                      const tenon_value_t* tangents, tenon_value_t* out_tangents);
+  /* The cotangent of one operand in which the op is linear, from those of the results. It must not
+   * read the values of operands in which the op is linear. */
+  tenon_code_t (*transpose)(void* self, const tenon_builder_t* builder, tenon_node_t node,
+                            uint32_t operand, const tenon_value_t* cotangents,
+                            tenon_value_t* out_cotangent);
+  /* The cotangents of operands, from those of the results. wanted: one flag per operand. */
+  tenon_code_t (*pull)(void* self, const tenon_builder_t* builder, tenon_node_t node,
+                       const uint8_t* wanted, const tenon_value_t* cotangents,
+                       tenon_value_t* out_cotangents);
+  /* The node on operands of which some have a new dim 0 of extent `size`. is_batched: one flag per
+   * operand; out_batched: one per result, whether it has the dim. */
+  tenon_code_t (*batch)(void* self, const tenon_builder_t* builder, tenon_node_t node,
+                        const tenon_value_t* operands, const uint8_t* is_batched, tenon_dim_t size,
+                        tenon_value_t* out_results, uint8_t* out_batched);
+} tenon_op_rules_t;
+
 /* ---- The declaration ---- */
 
 /* A rewrite that the host drives: it is called for nodes of `root`, in no particular order, until
@@ -228,10 +288,8 @@ struct tenon_op_def_t {
                        tenon_value_t* out_results, uint32_t* out_matched);
   const tenon_rewrite_t* rewrites;
   uint64_t rewrite_count;
-  /* Reserved for future passes; null. */
-  const void* jvp;
-  const void* transpose;
-  const void* batch;
+  /* Optional: derivatives and batches; not part of the meaning. */
+  const tenon_op_rules_t* rules;
 
   /* Accuracy of floats in f32 and in f64: the largest distance, in units in the last place, between
    * the exact value at the operands and the result of code made from this declaration (its
@@ -268,6 +326,9 @@ static inline const tenon_attr_def_t* tenon_op_attr(const tenon_op_def_t* op, ui
 static inline const tenon_constraint_def_t* tenon_op_constraint(const tenon_op_def_t* op,
                                                                 uint64_t i) {
   return (const tenon_constraint_def_t*)tenon_record_at(op->constraints, i, op->constraint_bytes);
+}
+static inline const tenon_partial_t* tenon_op_partial(const tenon_op_rules_t* rules, uint64_t i) {
+  return (const tenon_partial_t*)tenon_record_at(rules->partials, i, rules->partial_bytes);
 }
 static inline const tenon_foreign_name_t* tenon_op_foreign_name(const tenon_op_def_t* op,
                                                                 uint64_t i) {

@@ -39,6 +39,7 @@
   6u /* a: ordinal of the operand whose type becomes the working type; pushes nothing itself */
 #define TENON_S_CONST_MIN 7u /* lowest finite (floats) or smallest value of the working type */
 #define TENON_S_CONST_MAX 8u /* highest finite or largest value of the working type */
+#define TENON_S_RESULT 9u    /* a: ordinal of a result; only in partial derivatives (ops.h) */
 
 /* Unary: pop one, push one. */
 #define TENON_S_NEG 16u

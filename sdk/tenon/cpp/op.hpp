@@ -29,6 +29,7 @@
 #include "tenon/cpp/eval.hpp"
 #include "tenon/cpp/graph.hpp"
 #include "tenon/cpp/infer.hpp"
+#include "tenon/cpp/rules.hpp"
 #include "tenon/cpp/scalar.hpp"
 
 namespace tenon::inline sdk {
@@ -102,6 +103,7 @@ struct OpDraft {
   std::array<tenon_str_t, 8> examples = {};
   std::array<tenon_foreign_name_t, 6> foreign_names = {};
   scalar::Expr program;
+  RulesDraft derivative;
   bool examples_declined = false;
   bool decompose_by_scalar = false;
 
@@ -236,6 +238,56 @@ struct OpDraft {
     return *this;
   }
 
+  // ---- Derivatives and batches (rules.hpp) ----
+  // The results are linear in these operands together; `transposed` gives the cotangents.
+  constexpr OpDraft& linear(std::initializer_list<uint32_t> list) {
+    return rules().linear = RulesDraft::mask(list), *this;
+  }
+  // The results are linear in each of these operands alone.
+  constexpr OpDraft& bilinear(std::initializer_list<uint32_t> list) {
+    return rules().bilinear = RulesDraft::mask(list), *this;
+  }
+  template <TransposeFunction Function>
+  constexpr OpDraft& transposed() {
+    return rules().transpose = &detail::run_transpose<Function>, *this;
+  }
+  template <JvpFunction Function>
+  constexpr OpDraft& jvp() {
+    return rules().jvp = &detail::run_jvp<Function>, *this;
+  }
+  template <PullFunction Function>
+  constexpr OpDraft& pull() {
+    return rules().pull = &detail::run_pull<Function>, *this;
+  }
+  // The derivative of an element-wise op by an operand; may use scalar::result().
+  constexpr OpDraft& partial(uint32_t operand, const tenon::scalar::Expr& expression) {
+    derivative.partials[rules().partial_count++] = {operand, expression};
+    return *this;
+  }
+  // Why there is none; the text completes "it has no derivative: ".
+  constexpr OpDraft& no_derivative(std::string_view why) {
+    return rules().no_derivative = str(why), *this;
+  }
+  // These operands may get a new dim 0; the attributes change by their roles.
+  constexpr OpDraft& batched(std::initializer_list<uint32_t> list) {
+    return rules().batched = RulesDraft::mask(list), *this;
+  }
+  template <BatchFunction Function>
+  constexpr OpDraft& batch() {
+    return rules().batch = &detail::run_batch<Function>, *this;
+  }
+  // The role of the last declared attribute: TENON_ROLE_*. neutral: the entry of PER_DIM that
+  // changes nothing.
+  constexpr OpDraft& role(uint32_t role, int64_t neutral = 0) {
+    (void)rules();
+    if (role == TENON_ROLE_PER_DIM) attrs[def.attr_count - 1].default_i = neutral;
+    return derivative.roles[def.attr_count - 1] = role, *this;
+  }
+  constexpr tenon_op_rules_t& rules() {
+    derivative.any = true;
+    return derivative.rules;
+  }
+
   // ---- Properties ----
   constexpr OpDraft& cost(uint32_t cost_class) { return def.cost_class = cost_class, *this; }
   constexpr OpDraft& tolerance(double factor) { return def.tolerance = factor, *this; }
@@ -280,6 +332,9 @@ struct OpDraft {
         !decompose_by_scalar) {
       detail::declaration_error("a composite op needs a decomposition");
     }
+    const tenon_op_rules_t& rules = derivative.rules;
+    if ((rules.linear != 0 || rules.bilinear != 0) != (rules.transpose != nullptr))
+      detail::declaration_error("linear operands and `transposed` go together");
     for (uint32_t i = 0; i < def.constraint_count; ++i) {
       if (constraints[i].negative.size == 0)
         detail::declaration_error("a constraint has no negative");
@@ -321,9 +376,31 @@ struct OpStorage {
                                 tenon_value_t* out) noexcept {
     return guarded(context().host, [&] {
       Builder builder(*at);
-      return decompose_program(builder, Node(at->graph, node), words, attrs, out);
+      return decompose_program(builder, Node(at->graph, node), kDef, words, out);
     });
   }
+  template <size_t Index>
+  static constexpr auto partial_words = [] {
+    constexpr const scalar::Expr& program = kDraft.derivative.partials[Index].program;
+    std::array<uint32_t, program.count> out = {};
+    for (size_t i = 0; i < out.size(); ++i) out[i] = program.words[i];
+    return out;
+  }();
+  static constexpr auto partials = []<size_t... Index>(std::index_sequence<Index...>) {
+    return std::array<tenon_partial_t, sizeof...(Index)>{tenon_partial_t{
+        kDraft.derivative.partials[Index].operand,
+        static_cast<uint32_t>(partial_words<Index>.size()), partial_words<Index>.data()}...};
+  }(std::make_index_sequence<kDraft.derivative.rules.partial_count>());
+  static constexpr auto roles = first<kDraft.def.attr_count>(kDraft.derivative.roles);
+  static constexpr tenon_op_rules_t make_rules() {
+    tenon_op_rules_t out = kDraft.derivative.rules;
+    out.size_bytes = sizeof out;
+    out.partials = partials.data();
+    out.partial_bytes = sizeof(tenon_partial_t);
+    out.roles = roles.empty() ? nullptr : roles.data();
+    return out;
+  }
+  static constexpr tenon_op_rules_t kRules = make_rules();
   static constexpr tenon_op_def_t make() {
     tenon_op_def_t def = kDraft.def;
     def.operands = operands.data();
@@ -340,6 +417,7 @@ struct OpStorage {
     def.scalar = words.empty() ? nullptr : words.data();
     def.scalar_words = static_cast<uint32_t>(words.size());
     if (kDraft.decompose_by_scalar) def.decompose = &decompose;
+    if (kDraft.derivative.any) def.rules = &kRules;
     return def;
   }
   static constexpr tenon_op_def_t kDef = make();

@@ -47,6 +47,10 @@ constexpr Expr arg(uint32_t ordinal) {
 constexpr Expr attr(uint32_t ordinal) {
   return leaf(TENON_S_ATTR, ordinal);
 }
+// Result `ordinal` of the op; only in partial derivatives.
+constexpr Expr result(uint32_t ordinal = 0) {
+  return leaf(TENON_S_RESULT, ordinal);
+}
 constexpr Expr lowest() {
   return leaf(TENON_S_CONST_MIN, 0);
 }

@@ -236,6 +236,17 @@ uint32_t Trace::argument(const std::string& dtype, const std::vector<int64_t>& d
   return value;
 }
 
+uint32_t Trace::input(const std::string& dtype, const std::vector<int64_t>& dims,
+                      const std::string& name) {
+  const tenon_type_t type = type_record(dtype_of(dtype), dims);
+  const tenon_region_t region = outer_.empty() ? at_.region : outer_.front().region;
+  tenon_value_t value = TENON_NONE;
+  ask_graph([&](const tenon_host_graph_t& g) {
+    return g.argument_add(g.self, at_.graph, region, &type, tenon::python::text(name), &value);
+  });
+  return value;
+}
+
 uint32_t Trace::constant(const std::string& dtype, const std::vector<int64_t>& dims,
                          nb::bytes bytes) {
   const tenon_type_t type = type_record(dtype_of(dtype), dims);
@@ -372,6 +383,36 @@ Graph Trace::finish(const std::vector<uint32_t>& values, const std::vector<std::
   return Graph::of_model(model);
 }
 
+void Trace::transform(const std::vector<uint32_t>& values, const std::vector<std::string>& names,
+                      const std::string& passes) {
+  yield(values, names);
+  finished_ = true;
+  std::string prints, statistics;
+  const tenon_sink_t to_prints = sink_to(&prints), to_statistics = sink_to(&statistics);
+  ask_graph([&](const tenon_host_graph_t&) {
+    return g_tables.session->passes_run(g_tables.session->self, at_.graph,
+                                        tenon::python::text(passes), {}, 0, &to_prints,
+                                        &to_statistics);
+  });
+}
+
+nb::list Trace::inline_graph(const Trace& other, const std::vector<uint32_t>& values) {
+  auto graph = sized<tenon_graph_view_t>();
+  auto main = sized<tenon_region_view_t>();
+  ask_graph([&](const tenon_host_graph_t& g) {
+    const tenon_code_t code = g.graph_view(g.self, other.at_.graph, &graph);
+    return code == TENON_OK ? g.region_view(g.self, other.at_.graph, graph.main, &main) : code;
+  });
+  std::vector<tenon_value_t> made(main.yield_count, TENON_NONE);
+  ask_graph([&](const tenon_host_graph_t& g) {
+    return g.region_clone(g.self, &at_, other.at_.graph, graph.main, values.data(),
+                          static_cast<uint32_t>(values.size()), made.data());
+  });
+  nb::list list;
+  for (const tenon_value_t value : made) list.append(type_of(value));
+  return list;
+}
+
 void Trace::finish_for_host(const std::vector<uint32_t>& values,
                             const std::vector<std::string>& names) {
   yield(values, names);
@@ -493,6 +534,7 @@ void bind_trace(nb::module_& m) {
       .def(nb::init<const std::string&>(), "name"_a)
       .def("symbol", &Trace::symbol, "name"_a, "hint"_a)
       .def("argument", &Trace::argument, "dtype"_a, "dims"_a, "name"_a)
+      .def("input", &Trace::input, "dtype"_a, "dims"_a, "name"_a)
       .def("constant", &Trace::constant, "dtype"_a, "dims"_a, "data"_a)
       .def("node", &Trace::node, "op"_a, "operands"_a, "attrs"_a,
            "regions"_a = std::vector<uint32_t>(),
@@ -509,6 +551,8 @@ void bind_trace(nb::module_& m) {
       .def("dim_parts", &Trace::dim_parts, "dim"_a,
            nb::sig("def dim_parts(self, dim: int) -> tuple[int, int, int, int, str]"))
       .def("finish", &Trace::finish, "values"_a, "names"_a)
+      .def("transform", &Trace::transform, "values"_a, "names"_a, "passes"_a)
+      .def("inline", &Trace::inline_graph, "graph"_a, "values"_a)
       .def("finish_for_host", &Trace::finish_for_host, "values"_a, "names"_a)
       .def("text", &Trace::text)
       .def("nodes", &Trace::nodes)

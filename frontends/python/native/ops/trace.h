@@ -54,6 +54,16 @@ class Trace {
   // Outputs in order; the graph is complete then and becomes a model's.
   Graph finish(const std::vector<uint32_t>& values, const std::vector<std::string>& names);
   std::string text() const;
+  // An input of the whole graph, also while a region is built.
+  uint32_t input(const std::string& dtype, const std::vector<int64_t>& dims,
+                 const std::string& name);
+  // Sets the outputs and runs passes on the graph, which may add inputs and outputs. Nothing can be
+  // added afterwards.
+  void transform(const std::vector<uint32_t>& values, const std::vector<std::string>& names,
+                 const std::string& passes);
+  // Copies the nodes of a graph that was transformed to this one. `values`: its inputs, in order.
+  // Returns (value, dtype, dims) of each output.
+  nanobind::list inline_graph(const Trace& other, const std::vector<uint32_t>& values);
   // The outputs of a graph that goes to the host, which take() hands over. Nothing can be added
   // afterwards.
   void finish_for_host(const std::vector<uint32_t>& values, const std::vector<std::string>& names);

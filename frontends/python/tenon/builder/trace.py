@@ -160,8 +160,17 @@ Value = _native.Value
 class GraphTrace:
     """A graph that grows while a function is traced."""
 
-    def __init__(self, name: str = "f", native: _native.Trace | None = None):
+    def __init__(
+        self,
+        name: str = "f",
+        native: _native.Trace | None = None,
+        outer: GraphTrace | None = None,
+    ):
+        """`outer`: a trace whose values may be used; they become inputs of this graph."""
         _host.open()
+        self.outer = outer
+        self.inputs: list[tuple[Value, Value]] = []
+        """Values of outer traces, and the inputs of this graph that stand for them."""
         self.native = native if native is not None else _native.Trace(name)
         self._seen: dict[int, tuple[Value, Value]] = {}
         self._line: tuple[str, int] | None = None
@@ -182,15 +191,19 @@ class GraphTrace:
     def raw(self, size: object) -> int | None:
         """The host's number of a size; None for other objects. Negative ones are expressions."""
         if isinstance(size, Dim):
+            if size.trace is not self and self._is_outer(size.trace):
+                inner = self.size_from(size)
+                return inner.raw if isinstance(inner, Dim) else inner
             return size.raw
         if not isinstance(size, int):
             return None
         return int(size) if size >= 0 else self.native.dim(SUB, 0, -size)
 
-    def symbol(self, name: object, hint: int) -> Size:
-        """The symbol of this name, made once."""
+    def symbol(self, name: object, hint: int, text: str = "") -> Size:
+        """The symbol of this name, made once. `text` is its name in the graph, if that is another one."""
         if name not in self.symbols:
-            self.symbols[name] = self.size(self.native.symbol(str(name), hint))
+            label = "".join(c if c.isalnum() else "_" for c in text) or str(name)
+            self.symbols[name] = self.size(self.native.symbol(label, hint))
         return self.symbols[name]
 
     def attribute(self, kind: int, value: Any) -> Any:
@@ -236,6 +249,8 @@ class GraphTrace:
         """The number of a value in this graph; values from outside become constants."""
         if value.trace is self:
             return value.id
+        if self._is_outer(value.trace):
+            return self._input_for(value).id
         if value.trace is not None:
             raise UsageError(
                 "this array belongs to another function that is being traced, or to one that has "
@@ -246,6 +261,31 @@ class GraphTrace:
         if known is None:
             known = self._seen[id(value)] = (value, self._import(value))
         return known[1].id
+
+    def _is_outer(self, trace: GraphTrace | None) -> bool:
+        outer = self.outer
+        while outer is not None and trace is not None:
+            if outer is trace:
+                return True
+            outer = outer.outer
+        return False
+
+    def _input_for(self, value: Value) -> Value:
+        for known, inner in self.inputs:
+            if known.trace is value.trace and known.id == value.id:
+                return inner
+        shape = [self.size_from(s) for s in value.shape]
+        raw = [s.raw if isinstance(s, Dim) else s for s in shape]
+        number = self.native.input(value.dtype.code, raw, f"captured{len(self.inputs)}")
+        inner = self.wrap(self.native.type_of(number))
+        self.inputs.append((value, inner))
+        return inner
+
+    def size_from(self, size: Size) -> Size:
+        """A size of an outer trace in this one: a symbol for each expression."""
+        if not isinstance(size, Dim) or size.trace is self:
+            return size
+        return self.symbol((id(size.trace), size.raw), -1, repr(size))
 
     def _import(self, value: Value) -> Value:
         evaluate((value,))

@@ -1,0 +1,110 @@
+#include "batch.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "loops.h"
+#include "transform.h"
+
+namespace tenon::passes {
+namespace {
+
+constexpr tenon_pass_option_def_t kOptions[] = {
+    {str("of"), str("names of the inputs that have samples, separated by spaces; empty: all"),
+     TENON_ATTR_STRING, 0, {}},
+    {str("size"), str("the number of samples, or the name of a symbol"), TENON_ATTR_STRING, 0, {}}};
+constexpr tenon_str_t kStatistics[] = {str("looped")};
+
+// The symbol of this name, new if there is none.
+Status symbol(tenon_graph_t* graph, std::string_view name, Dim* out) {
+  const tenon_region_view_t main = main_region(graph).view();
+  auto view_of = sized<tenon_symbol_view_t>();
+  for (uint32_t i = 0; i < main.symbol_count; ++i) {
+    TENON_TRY(graph_api().symbol_view(graph_api().self, graph, main.symbols[i], &view_of));
+    if (sym_text(view_of.name) != name) continue;
+    *out = Dim(graph, view_of.dim);
+    return {};
+  }
+  tenon_symbol_t made = 0;
+  TENON_TRY(graph_api().symbol_define(graph_api().self, graph, main_region(graph).id(), str(name),
+                                      0, INT64_MAX, 1, -1, &made));
+  TENON_TRY(graph_api().symbol_view(graph_api().self, graph, made, &view_of));
+  *out = Dim(graph, view_of.dim);
+  return {};
+}
+
+Status size_of(tenon_graph_t* graph, std::string_view text, Dim* out) {
+  int64_t number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || number < 0) {
+    return fail(TENON_INVALID_ARGUMENT,
+                "T0404: batch: size is the number of samples, or the name of a symbol");
+  }
+  if (code == std::errc() && end == text.data() + text.size()) {
+    *out = Dim(graph, number);
+    return {};
+  }
+  return symbol(graph, text, out);
+}
+
+Status run(tenon_graph_t* graph, const PassContext& context) {
+  Ports ports(graph);
+  Dim size;
+  std::vector<Value> of;
+  if (context.text(0).empty())
+    of = ports.main().arguments();
+  else
+    TENON_TRY(ports.inputs(context.text(0), "of", &of));
+  TENON_TRY(size_of(graph, context.text(1), &size));
+  Builder old(graph, ports.main().id());
+  Body body(old);
+  Batching batching(size, context);
+  for (const Value v : ports.main().arguments()) {
+    const bool chosen = std::find(of.begin(), of.end(), v) != of.end();
+    Dims dims = v.dims();
+    if (chosen) dims.insert(dims.begin(), size);
+    Value now;
+    TENON_TRY(argument(body.region(), {v.dtype(), dims}, sym_text(v.view().name), &now));
+    batching.set(v, {now, chosen});
+  }
+  TENON_TRY(batching.nodes(body.builder(), ports.nodes()));
+  std::vector<Value> yields;
+  for (const Value v : ports.main().yields()) yields.push_back(batching.batched(body.builder(), v));
+  TENON_TRY(body.yield(yields));
+  std::vector<tenon_str_t> names;
+  for (size_t i = 0; i < yields.size(); ++i) names.push_back(str(ports.name(i)));
+  return graph_api().main_set(graph_api().self, graph, body.region().id(), names.data());
+}
+
+constexpr std::string_view kBefore = R"(tenon.tir 1
+graph @g(%x: f32[2], %y: f32[2]) -> (z: f32[]) {
+  %0 = mul(%x, %y) : f32[2]
+  %1 = reduce_sum(%0) {dims = [0]} : f32[]
+  yield %1
+}
+)";
+constexpr std::string_view kAfter = R"(tenon.tir 1
+graph @g(%x: f32[3, 2], %y: f32[2]) -> (z: f32[3]) {
+  %0 = broadcast(%y) {shape = [3, 2], dims = [1]} : f32[3, 2]
+  %1 = mul(%x, %0) : f32[3, 2]
+  %2 = reduce_sum(%1) {dims = [1]} : f32[3]
+  yield %2
+}
+)";
+
+constexpr auto kPass =
+    pass("batch", "Makes a graph of one sample work on several at once.")
+        .describe(
+            "The inputs in `of` get a new dim 0 with one entry for each of `size` samples, and all "
+            "outputs have it. Other inputs are shared by the samples. A loop whose samples end at "
+            "different iterations runs until the last one; a branch that differs between samples "
+            "and is not cheap, and an op that knows one sample only, become a loop over them.")
+        .example(kBefore, kAfter)
+        .options(kOptions)
+        .statistics(kStatistics)
+        .run<run>();
+
+}  // namespace
+}  // namespace tenon::passes
+
+TENON_PASS(batch, tenon::passes::kPass)

@@ -1,0 +1,63 @@
+// A graph that works on several samples at once.
+#pragma once
+#include <tenon/cpp/rules.hpp>
+
+#include "rules.h"
+
+namespace tenon::passes {
+
+// A value of the new body, and whether it has a dim 0 with one entry for each sample.
+struct Sampled {
+  Value value;
+  bool is_batched = false;
+};
+
+// Copies nodes into another region, where some values have a further dim 0. Values that all samples
+// share stay as they are.
+class Batching {
+ public:
+  Batching(Dim size, const PassContext& context) : size_(size), context_(context) {}
+
+  void set(Value old, Sampled now) { now_[old.id()] = now; }
+  // What stands for a value of the old body; constants stand for themselves.
+  Sampled at(Value old) const;
+  // The same with the dim, for which it may have to be repeated.
+  Value batched(Builder& b, Value old) const { return batched(b, at(old)); }
+  Value batched(Builder& b, const Sampled& now) const;
+
+  Status nodes(Builder& b, const std::vector<Node>& nodes);
+
+ private:
+  Status node(Builder& b, const Node& node);
+  Status copy(Builder& b, const Node& node);
+  Status element_wise(Builder& b, const Node& node);
+  Status by_roles(Builder& b, const Node& node, const tenon_op_def_t& op);
+  Status by_rule(Builder& b, const Node& node, const tenon_op_def_t& op);
+  Status by_decomposition(Builder& b, const Node& node, const tenon_op_def_t& op);
+  // One sample after another.
+  Status by_loop(Builder& b, const Node& node);
+  bool fits_roles(const Node& node, const tenon_op_def_t& op) const;
+  bool depends(const Node& node) const;
+  void set_results(const Node& old, const Node& made, bool is_batched);
+
+  // ---- Control flow ----
+  Status regions(Builder& b, const Node& node);
+  Status scan(Builder& b, const Node& node);
+  Status repeat(Builder& b, const Node& node);  // while
+  Status branch(Builder& b, const Node& node);  // switch
+  Status chosen(Builder& b, const Node& node);
+  Status sample_by_sample(Builder& b, const Node& node);
+  Status call(Builder& b, const Node& node);
+  // The body of a region with these arguments batched, and what it yields.
+  Status body(Builder& b, Region old, const std::vector<bool>& flags, Builder* inside,
+              std::vector<Sampled>* yields);
+  std::vector<bool> carried_flags(const Node& node, Region body, uint32_t carried) const;
+  bool yields_batched(Region body, const std::vector<bool>& flags, uint32_t yield) const;
+  ValueSet inside_batched(Region body, const std::vector<bool>& flags) const;
+
+  const Dim size_;
+  const PassContext& context_;
+  std::unordered_map<tenon_value_t, Sampled> now_;
+};
+
+}  // namespace tenon::passes

@@ -1,0 +1,206 @@
+// Nodes without regions on several samples.
+#include <deque>
+
+#include "batch.h"
+#include "loops.h"
+#include "regions.h"
+
+namespace tenon::passes {
+namespace {
+
+std::vector<int64_t> places(int64_t first, size_t count) {
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < count; ++i) out.push_back(first + static_cast<int64_t>(i));
+  return out;
+}
+
+// The attributes of a node whose operands have a new dim 0.
+class RoledAttributes {
+ public:
+  RoledAttributes(const Node& node, const tenon_op_def_t& op, Dim size) {
+    for (uint32_t i = 0; i < op.attr_count; ++i) {
+      const tenon_attr_def_t& declared = *tenon_op_attr(&op, i);
+      const uint32_t role = op.rules->roles == nullptr ? TENON_ROLE_OTHER : op.rules->roles[i];
+      add(*node.attr(view(declared.name)), view(declared.name), role, declared.default_i, size);
+    }
+  }
+  const std::vector<Attr>& list() const { return attrs_; }
+
+ private:
+  void add(const tenon_attr_t& attr, std::string_view name, uint32_t role, int64_t neutral,
+           Dim size) {
+    if (role == TENON_ROLE_AXIS) {
+      attrs_.push_back(Attr(name, attr.u.i + 1));
+    } else if (role == TENON_ROLE_AXES || (role == TENON_ROLE_PER_DIM && attr.count != 0 &&
+                                           attr.kind == TENON_ATTR_I64S)) {
+      std::vector<int64_t>& list = lists_.emplace_back(attr.u.is, attr.u.is + attr.count);
+      if (role == TENON_ROLE_AXES)
+        for (int64_t& axis : list) ++axis;
+      else
+        list.insert(list.begin(), neutral);
+      attrs_.push_back(Attr(name, list));
+    } else if (attr.kind == TENON_ATTR_DIMS &&
+               (role == TENON_ROLE_SHAPE || (role == TENON_ROLE_PER_DIM && attr.count != 0))) {
+      Dims dims = {role == TENON_ROLE_SHAPE ? size : Dim(size.graph(), neutral)};
+      for (uint64_t i = 0; i < attr.count; ++i) dims.push_back(Dim(size.graph(), attr.u.dims[i]));
+      attrs_.push_back(Attr(name, dims));
+    } else {
+      attrs_.push_back(Attr(attr));
+    }
+  }
+  std::deque<std::vector<int64_t>> lists_;
+  std::vector<Attr> attrs_;
+};
+
+}  // namespace
+
+Sampled Batching::at(Value old) const {
+  const auto found = old.valid() ? now_.find(old.id()) : now_.end();
+  return found == now_.end() ? Sampled{old, false} : found->second;
+}
+
+Value Batching::batched(Builder& b, const Sampled& now) const {
+  if (now.is_batched || !now.value.valid()) return now.value;
+  Dims shape = now.value.dims();
+  shape.insert(shape.begin(), size_);
+  return b.broadcast(now.value, shape, places(1, shape.size() - 1));
+}
+
+bool Batching::depends(const Node& node) const {
+  for (const Value v : node.operands()) {
+    if (at(v).is_batched) return true;
+  }
+  for (const Value v : captures_of(node)) {
+    if (at(v).is_batched) return true;
+  }
+  return false;
+}
+
+void Batching::set_results(const Node& old, const Node& made, bool is_batched) {
+  for (uint32_t r = 0; r < old.result_count(); ++r)
+    set(old.result(r), {made.result(r), is_batched});
+}
+
+Status Batching::nodes(Builder& b, const std::vector<Node>& list) {
+  for (const Node& one : list) {
+    b.set_loc(one.view().loc);
+    TENON_TRY(node(b, one));
+    TENON_TRY(b.status());
+  }
+  return {};
+}
+
+Status Batching::node(Builder& b, const Node& node) {
+  const tenon_op_def_t* op = op_of(node);
+  if (op == nullptr) return refuse(node, "T0411", "its plugin is missing");
+  if (node.view().region_count != 0) return regions(b, node);
+  if (!depends(node)) return copy(b, node);
+  if ((op->traits & TENON_TRAIT_ELEMENTWISE) != 0) return element_wise(b, node);
+  if (op->rules != nullptr && op->rules->batch != nullptr) return by_rule(b, node, *op);
+  if (op->rules != nullptr && op->rules->batched != 0 && fits_roles(node, *op))
+    return by_roles(b, node, *op);
+  if (op->decompose != nullptr) return by_decomposition(b, node, *op);
+  return by_loop(b, node);
+}
+
+Status Batching::copy(Builder& b, const Node& node) {
+  std::vector<Value> operands;
+  for (const Value v : node.operands()) operands.push_back(at(v).value);
+  set_results(node, b.build_node(node.op(), operands, attributes_without(node, {})), false);
+  return b.status();
+}
+
+// Operands of rank 0 next to others of higher rank, such as the predicate of select, may stay.
+Status Batching::element_wise(Builder& b, const Node& node) {
+  const uint32_t rank = node.result().rank();
+  std::vector<Value> operands;
+  for (const Value v : node.operands()) {
+    const Sampled now = at(v);
+    if (!v.valid() || v.rank() == rank) {
+      operands.push_back(batched(b, now));
+    } else if (!now.is_batched) {
+      operands.push_back(now.value);
+    } else {
+      Dims shape = node.result().dims();
+      shape.insert(shape.begin(), size_);
+      operands.push_back(b.broadcast(now.value, shape, std::vector<int64_t>{0}));
+    }
+  }
+  set_results(node, b.build_node(node.op(), operands, attributes_without(node, {})), true);
+  return b.status();
+}
+
+bool Batching::fits_roles(const Node& node, const tenon_op_def_t& op) const {
+  for (uint32_t i = 0; i < node.operand_count(); ++i) {
+    if (at(node.operand(i)).is_batched && !in_mask(op, op.rules->batched, i)) return false;
+  }
+  return true;
+}
+
+Status Batching::by_roles(Builder& b, const Node& node, const tenon_op_def_t& op) {
+  std::vector<Value> operands;
+  for (uint32_t i = 0; i < node.operand_count(); ++i) {
+    const Sampled now = at(node.operand(i));
+    operands.push_back(in_mask(op, op.rules->batched, i) ? batched(b, now) : now.value);
+  }
+  const RoledAttributes attrs(node, op, size_);
+  set_results(node, b.build_node(node.op(), operands, attrs.list()), true);
+  return b.status();
+}
+
+Status Batching::by_rule(Builder& b, const Node& node, const tenon_op_def_t& op) {
+  std::vector<tenon_value_t> operands;
+  std::vector<uint8_t> flags;
+  for (const Value v : node.operands()) {
+    operands.push_back(at(v).value.id());
+    flags.push_back(at(v).is_batched ? 1 : 0);
+  }
+  std::vector<tenon_value_t> made(node.result_count(), TENON_NONE);
+  std::vector<uint8_t> made_flags(node.result_count(), 0);
+  TENON_TRY(op.rules->batch(op.self, &b.raw(), node.id(), operands.data(), flags.data(),
+                            size_.raw(), made.data(), made_flags.data()));
+  for (uint32_t r = 0; r < made.size(); ++r)
+    set(node.result(r), {Value(node.graph(), made[r]), made_flags[r] != 0});
+  return {};
+}
+
+// The steps are built where the node was, and then copied as it would have been.
+Status Batching::by_decomposition(Builder& b, const Node& node, const tenon_op_def_t& op) {
+  const tenon_node_t first = next_node(node.graph());
+  const Builder here = Builder::before(node);
+  std::vector<tenon_value_t> made(node.result_count(), TENON_NONE);
+  TENON_TRY(op.decompose(op.self, &here.raw(), node.id(), made.data()));
+  TENON_TRY(nodes(b, nodes_since(node.graph(), here.raw().region, first)));
+  for (uint32_t r = 0; r < made.size(); ++r)
+    set(node.result(r), at(Value(node.graph(), made[r])));
+  return {};
+}
+
+// A scan over the samples, whose body is the node: for ops that know one sample only.
+Status Batching::by_loop(Builder& b, const Node& node) {
+  if (!is_removable(op_of(node)) || node.view().symbol_count != 0) {
+    return refuse(node, "T0411", node.view().symbol_count != 0
+                                     ? "the sizes of its results depend on values, and may differ "
+                                       "from sample to sample"
+                                     : "it has an effect");
+  }
+  context_.count("looped");
+  Body body(b);
+  std::vector<Value> slices, inside;
+  for (const Value v : node.operands()) {
+    const Sampled now = at(v);
+    if (now.is_batched) slices.push_back(now.value);
+    inside.push_back(now.is_batched ? body.argument_of_slice(now.value) : now.value);
+  }
+  const Node one =
+      body.builder().build_node(node.op(), inside, attributes_without(node, {}));
+  TENON_TRY(body.builder().status());
+  std::vector<Value> yields;
+  for (uint32_t r = 0; r < one.result_count(); ++r) yields.push_back(one.result(r));
+  TENON_TRY(body.yield(yields));
+  const Node made = b.build_node("scan", slices, {}, std::vector<Region>{body.region()});
+  set_results(node, made, true);
+  return b.status();
+}
+
+}  // namespace tenon::passes

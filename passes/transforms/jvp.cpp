@@ -1,0 +1,68 @@
+// jvp: forward mode over the main region.
+#include "regions.h"
+#include "transform.h"
+
+namespace tenon::passes {
+namespace {
+
+constexpr tenon_pass_option_def_t kOptions[] = {
+    {str("wrt"), str("names of inputs, separated by spaces; empty: all floats"),
+     TENON_ATTR_STRING, 0, {}}};
+
+Status run(tenon_graph_t* graph, const PassContext& context) {
+  Ports ports(graph);
+  std::vector<Value> wrt;
+  TENON_TRY(ports.inputs(context.text(0), "wrt", &wrt));
+  const std::vector<Node> nodes = ports.nodes();
+  const tenon_node_t first = next_node(graph);
+  ValueMap tangents;
+  for (const Value v : wrt) {
+    const std::string name(sym_text(v.view().name));
+    TENON_TRY(require_variable(v, name));
+    Value tangent;
+    TENON_TRY(argument(ports.main(), {v.dtype(), v.dims()}, name + "_t", &tangent));
+    tangents[v.id()] = tangent;
+  }
+  Builder b(graph, ports.main().id());
+  TENON_TRY(push_nodes(b, nodes, &tangents));
+  const std::vector<Value> outputs = ports.main().yields();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!is_differentiable(outputs[i])) continue;
+    const auto at = tangents.find(outputs[i].id());
+    const Value tangent = at != tangents.end() && at->second.valid() ? at->second
+                                                                     : zeros_like(b, outputs[i]);
+    TENON_TRY(b.status());
+    ports.add_output(ports.name(i) + "_t", tangent);
+  }
+  return ports.finish(first);
+}
+
+constexpr std::string_view kBefore = R"(tenon.tir 1
+graph @g(%x: f32[2]) -> (y: f32[2]) {
+  %0 = sin(%x) : f32[2]
+  yield %0
+}
+)";
+constexpr std::string_view kAfter = R"(tenon.tir 1
+graph @g(%x: f32[2], %x_t: f32[2]) -> (y: f32[2], y_t: f32[2]) {
+  %0 = sin(%x) : f32[2]
+  %1 = cos(%x) : f32[2]
+  %2 = mul(%x_t, %1) : f32[2]
+  yield %0, %2
+}
+)";
+
+constexpr auto kPass =
+    pass("jvp", "Adds the product of the graph's Jacobian with a vector: forward mode.")
+        .describe(
+            "For each input x in `wrt` the graph gets an input x_t, a tangent, and for each output "
+            "y of floats an output y_t: the derivative of y along the tangents. It runs before "
+            "legalize, so that composites differentiate by rules of their own.")
+        .example(kBefore, kAfter)
+        .options(kOptions)
+        .run<run>();
+
+}  // namespace
+}  // namespace tenon::passes
+
+TENON_PASS(jvp, tenon::passes::kPass)

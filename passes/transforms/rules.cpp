@@ -1,0 +1,356 @@
+#include "rules.h"
+
+#include <algorithm>
+
+#include "regions.h"
+#include "scalar_derivative.h"
+
+namespace tenon::passes {
+namespace {
+
+std::vector<tenon_value_t> ids_of(std::span<const Value> values) {
+  std::vector<tenon_value_t> out;
+  for (const Value v : values) out.push_back(v.id());
+  return out;
+}
+std::vector<Value> values_of(tenon_graph_t* graph, const std::vector<tenon_value_t>& ids) {
+  std::vector<Value> out;
+  for (const tenon_value_t id : ids) out.push_back(Value(graph, id));
+  return out;
+}
+
+// What is known of one node: its declaration and rules.
+struct Declared {
+  const tenon_op_def_t& op;
+  const tenon_op_rules_t* rules;
+  bool has(auto member) const { return rules != nullptr && rules->*member != nullptr; }
+  bool is_linear() const { return has(&tenon_op_rules_t::transpose); }
+  bool is_scalar() const { return op.scalar_words != 0; }
+};
+
+Status refuse_derivative(const Node& node, const Declared& d) {
+  if (d.rules != nullptr && d.rules->no_derivative.size != 0)
+    return refuse(node, "T0410", view(d.rules->no_derivative));
+  return refuse(node, "T0410", "its declaration has no rule, no scalar program and no decomposition");
+}
+
+// ---- Forwards ----
+
+Status push_scalar(Builder& b, const Node& node, const Declared& d, std::span<const Value> tangents,
+                   std::vector<Value>* out) {
+  for (uint32_t r = 0; r < node.result_count(); ++r) {
+    Value sum;
+    for (uint32_t i = 0; i < tangents.size(); ++i) {
+      if (!tangents[i].valid()) continue;
+      const Slope slope = scalar_derivative(b, node, d.op, r, i);
+      const Value t = b.convert(tangents[i], detail::compute_type(tangents[i].dtype()));
+      const Value term = times(b, t, slope);
+      if (term.valid()) sum = sum.valid() ? b.build("add", {sum, term}) : term;
+    }
+    const tenon_dtype_t to = node.result(r).dtype();
+    out->push_back(sum.valid() && is_float(to) ? b.convert(sum, to) : Value());
+  }
+  return b.status();
+}
+
+// The node with other operands.
+Node rebuilt(Builder& b, const Node& node, const std::vector<Value>& operands) {
+  const tenon_node_view_t view = node.view();
+  std::vector<Attr> attrs;
+  for (uint32_t i = 0; i < view.attr_count; ++i) attrs.push_back(Attr(view.attrs[i]));
+  return b.build_node(node.op(), operands, attrs);
+}
+
+Status push_linear(Builder& b, const Node& node, const Declared& d, std::span<const Value> tangents,
+                   std::vector<Value>* out) {
+  std::vector<Value> operands = node.operands();
+  bool any = false;
+  for (uint32_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i].valid() || !in_mask(d.op, d.rules->linear, i)) continue;
+    any = any || tangents[i].valid();
+    operands[i] = tangents[i].valid() ? tangents[i] : zeros_like(b, operands[i]);
+  }
+  out->assign(node.result_count(), Value());
+  const auto add = [&](const std::vector<Value>& with) {
+    const Node made = rebuilt(b, node, with);
+    for (uint32_t r = 0; r < out->size() && b.status().ok(); ++r) {
+      Value& sum = (*out)[r];
+      sum = sum.valid() ? b.build("add", {sum, made.result(r)}) : made.result(r);
+    }
+  };
+  if (any) add(operands);
+  for (uint32_t i = 0; i < operands.size(); ++i) {
+    if (!tangents[i].valid() || !in_mask(d.op, d.rules->bilinear, i)) continue;
+    std::vector<Value> with = node.operands();
+    with[i] = tangents[i];
+    add(with);
+  }
+  return b.status();
+}
+
+Status decompose(Builder& b, const Node& node, const Declared& d, std::vector<Value>* results) {
+  std::vector<tenon_value_t> made(node.result_count(), TENON_NONE);
+  TENON_TRY(d.op.decompose(d.op.self, &b.raw(), node.id(), made.data()));
+  *results = values_of(node.graph(), made);
+  return {};
+}
+
+Status push_decomposition(Builder& b, const Node& node, const Declared& d,
+                          std::span<const Value> tangents, std::vector<Value>* out) {
+  const tenon_node_t first = next_node(node.graph());
+  std::vector<Value> results;
+  TENON_TRY(decompose(b, node, d, &results));
+  ValueMap known;
+  for (uint32_t i = 0; i < tangents.size(); ++i) {
+    if (tangents[i].valid()) known[node.operand(i).id()] = tangents[i];
+  }
+  TENON_TRY(push_nodes(b, nodes_since(node.graph(), b.raw().region, first), &known));
+  for (const Value r : results) {
+    const auto at = known.find(r.id());
+    out->push_back(at == known.end() ? Value() : at->second);
+  }
+  return b.status();
+}
+
+Status push_by_rule(Builder& b, const Node& node, const Declared& d,
+                    std::span<const Value> tangents, std::vector<Value>* out) {
+  std::vector<tenon_value_t> made(node.result_count(), TENON_NONE);
+  const std::vector<tenon_value_t> given = ids_of(tangents);
+  TENON_TRY(d.rules->jvp(d.op.self, &b.raw(), node.id(), given.data(), made.data()));
+  *out = values_of(node.graph(), made);
+  return {};
+}
+
+// ---- Backwards ----
+
+Status pull_scalar(Builder& b, const Node& node, const Declared& d,
+                   const std::vector<uint8_t>& wanted, std::span<const Value> cotangents,
+                   std::vector<Value>* out) {
+  for (uint32_t i = 0; i < wanted.size(); ++i) {
+    Value sum;
+    for (uint32_t r = 0; wanted[i] != 0 && r < node.result_count(); ++r) {
+      if (!cotangents[r].valid()) continue;
+      const Slope slope = scalar_derivative(b, node, d.op, r, i);
+      const Value g = b.convert(cotangents[r], detail::compute_type(node.operand(i).dtype()));
+      const Value term = times(b, g, slope);
+      if (term.valid()) sum = sum.valid() ? b.build("add", {sum, term}) : term;
+    }
+    out->push_back(sum.valid() ? b.convert(sum, node.operand(i).dtype()) : Value());
+  }
+  return b.status();
+}
+
+Status pull_linear(Builder& b, const Node& node, const Declared& d,
+                   const std::vector<uint8_t>& wanted, std::span<const Value> cotangents,
+                   std::vector<Value>* out) {
+  const std::vector<tenon_value_t> given = ids_of(cotangents);
+  for (uint32_t i = 0; i < wanted.size(); ++i) {
+    tenon_value_t made = TENON_NONE;
+    if (wanted[i] != 0 && in_mask(d.op, d.rules->linear | d.rules->bilinear, i))
+      TENON_TRY(d.rules->transpose(d.op.self, &b.raw(), node.id(), i, given.data(), &made));
+    out->push_back(Value(node.graph(), made));
+  }
+  return {};
+}
+
+Status pull_by_rule(Builder& b, const Node& node, const Declared& d,
+                    const std::vector<uint8_t>& wanted, std::span<const Value> cotangents,
+                    std::vector<Value>* out) {
+  std::vector<tenon_value_t> made(wanted.size(), TENON_NONE);
+  const std::vector<tenon_value_t> given = ids_of(cotangents);
+  TENON_TRY(
+      d.rules->pull(d.op.self, &b.raw(), node.id(), wanted.data(), given.data(), made.data()));
+  *out = values_of(node.graph(), made);
+  return {};
+}
+
+// The rule for tangents is linear in them. It is built on stand-ins for the tangents; what depends
+// on these is transposed and erased.
+Status pull_by_jvp(Builder& b, const Node& node, const Declared& d,
+                   const std::vector<uint8_t>& wanted, std::span<const Value> cotangents,
+                   std::vector<Value>* out) {
+  const tenon_node_t first = next_node(node.graph());
+  std::vector<Value> stand_ins(wanted.size());
+  ValueSet linear;
+  for (uint32_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == 0) continue;
+    stand_ins[i] = b.build("broadcast", {b.scalar(node.operand(i).dtype(), 0)},
+                           {{"shape", node.operand(i).dims()}});
+    linear.insert(stand_ins[i].id());
+  }
+  std::vector<Value> tangents;
+  TENON_TRY(b.status());
+  TENON_TRY(push_by_rule(b, node, d, stand_ins, &tangents));
+  const std::vector<Node> made = nodes_since(node.graph(), b.raw().region, first);
+  mark_varied(made, &linear);
+  Cotangents sums(b);
+  for (uint32_t r = 0; r < tangents.size(); ++r) sums.add(tangents[r], cotangents[r]);
+  TENON_TRY(sums.walk(made, linear));
+  for (const Value v : stand_ins) out->push_back(v.valid() ? sums.of(v) : Value());
+  erase_unused(made);
+  for (const Value v : stand_ins) {
+    if (v.valid() && !v.node().erased())
+      return refuse(node, "T0410", "its rule for tangents is not linear in them");
+  }
+  return b.status();
+}
+
+Status pull_decomposition(Builder& b, const Node& node, const Declared& d,
+                          const std::vector<uint8_t>& wanted, std::span<const Value> cotangents,
+                          std::vector<Value>* out) {
+  const tenon_node_t first = next_node(node.graph());
+  std::vector<Value> results;
+  TENON_TRY(decompose(b, node, d, &results));
+  const std::vector<Node> made = nodes_since(node.graph(), b.raw().region, first);
+  ValueSet varied;
+  for (uint32_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] != 0) varied.insert(node.operand(i).id());
+  }
+  mark_varied(made, &varied);
+  Cotangents sums(b);
+  for (uint32_t r = 0; r < results.size(); ++r) sums.add(results[r], cotangents[r]);
+  TENON_TRY(sums.walk(made, varied));
+  ValueSet taken;  // an operand that occurs twice gets its whole cotangent once
+  for (uint32_t i = 0; i < wanted.size(); ++i) {
+    const bool take = wanted[i] != 0 && taken.insert(node.operand(i).id()).second;
+    out->push_back(take ? sums.of(node.operand(i)) : Value());
+  }
+  return b.status();
+}
+
+}  // namespace
+
+bool is_differentiable(Value v) {
+  if (!v.valid()) return false;
+  const TypeView type = v.type();
+  return type.kind() == TENON_KIND_TENSOR && (is_float(type.dtype()) || is_complex(type.dtype()));
+}
+
+Value zeros_like(Builder& b, Value v) {
+  return b.full_like(v, 0);
+}
+
+Status refuse(const Node& node, std::string_view what, std::string_view why) {
+  std::string place;
+  const tenon_sink_t sink = {&place,
+                             [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+                               static_cast<std::string*>(self)->append(
+                                   static_cast<const char*>(data), size);
+                               return TENON_OK;
+                             }};
+  const tenon_loc_t loc = node.view().loc;
+  if (loc != 0) (void)graph_api().loc_text(graph_api().self, node.graph(), loc, &sink);
+  const std::string_view verb =
+      what == "T0410" ? " has no derivative" : " cannot work on several samples";
+  return fail(TENON_UNIMPLEMENTED, cat(what, ": ", node.op(), place.empty() ? "" : " at ", place,
+                                       verb, ": ", why));
+}
+
+bool in_mask(const tenon_op_def_t& op, uint32_t mask, uint32_t operand) {
+  const uint32_t last = op.operand_count == 0 ? 0 : op.operand_count - 1;
+  return (mask >> std::min(operand, last) & 1) != 0;
+}
+
+Status push_node(Builder& b, const Node& node, std::span<const Value> tangents,
+                 std::vector<Value>* out) {
+  const tenon_op_def_t* op = op_of(node);
+  if (op == nullptr) return refuse(node, "T0410", "its plugin is missing");
+  const Declared d = {*op, op->rules};
+  if (d.has(&tenon_op_rules_t::jvp)) return push_by_rule(b, node, d, tangents, out);
+  if (d.is_linear()) return push_linear(b, node, d, tangents, out);
+  if (d.is_scalar()) return push_scalar(b, node, d, tangents, out);
+  if (op->decompose != nullptr) return push_decomposition(b, node, d, tangents, out);
+  return refuse_derivative(node, d);
+}
+
+Status pull_node(Builder& b, const Node& node, const std::vector<uint8_t>& wanted,
+                 std::span<const Value> cotangents, std::vector<Value>* out) {
+  const tenon_op_def_t* op = op_of(node);
+  if (op == nullptr) return refuse(node, "T0410", "its plugin is missing");
+  const Declared d = {*op, op->rules};
+  if (d.has(&tenon_op_rules_t::pull)) return pull_by_rule(b, node, d, wanted, cotangents, out);
+  if (d.is_linear()) return pull_linear(b, node, d, wanted, cotangents, out);
+  if (d.is_scalar()) return pull_scalar(b, node, d, wanted, cotangents, out);
+  if (d.has(&tenon_op_rules_t::jvp)) return pull_by_jvp(b, node, d, wanted, cotangents, out);
+  if (op->decompose != nullptr) return pull_decomposition(b, node, d, wanted, cotangents, out);
+  return refuse_derivative(node, d);
+}
+
+void mark_varied(const std::vector<Node>& nodes, ValueSet* varied) {
+  for (const Node& node : nodes) {
+    bool depends = false;
+    for (const Value v : node.operands()) depends = depends || varied->contains(v.id());
+    for (const Value v : captures_of(node)) depends = depends || varied->contains(v.id());
+    for (uint32_t r = 0; depends && r < node.result_count(); ++r) {
+      if (is_differentiable(node.result(r))) varied->insert(node.result(r).id());
+    }
+  }
+}
+
+void Cotangents::add(Value v, Value cotangent) {
+  if (v.valid() && cotangent.valid()) parts_[v.id()].push_back(cotangent);
+}
+
+Value Cotangents::of(Value v) {
+  const auto at = parts_.find(v.id());
+  if (at == parts_.end()) return {};
+  std::vector<Value>& parts = at->second;
+  const tenon_dtype_t own = v.dtype();
+  const tenon_dtype_t wide = parts.size() > 2 ? detail::compute_type(own) : own;
+  Value sum = b_.convert(parts[0], wide);
+  for (size_t i = 1; i < parts.size(); ++i)
+    sum = b_.build("add", {sum, b_.convert(parts[i], wide)});
+  parts = {b_.convert(sum, own)};
+  return parts[0];
+}
+
+Status Cotangents::walk(const std::vector<Node>& nodes, const ValueSet& varied) {
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    std::vector<Value> given;
+    bool any = false;
+    for (uint32_t r = 0; r < node->result_count(); ++r) {
+      given.push_back(varied.contains(node->result(r).id()) ? of(node->result(r)) : Value());
+      any = any || given.back().valid();
+    }
+    if (!any) continue;
+    TENON_TRY(b_.status());
+    b_.set_loc(node->view().loc);
+    if (node->view().region_count != 0) {
+      TENON_TRY(pull_regions(b_, *node, varied, given, this));
+      continue;
+    }
+    std::vector<uint8_t> wanted;
+    for (const Value v : node->operands()) wanted.push_back(varied.contains(v.id()) ? 1 : 0);
+    const std::vector<Value> operands = node->operands();
+    std::vector<Value> made;
+    TENON_TRY(pull_node(b_, *node, wanted, given, &made));
+    for (uint32_t i = 0; i < operands.size(); ++i) {
+      if (wanted[i] != 0) add(operands[i], made[i]);
+    }
+  }
+  return b_.status();
+}
+
+std::vector<Node> nodes_since(tenon_graph_t* graph, tenon_region_t region, tenon_node_t first) {
+  std::vector<Node> out;
+  for (tenon_node_t id = first; id < next_node(graph); ++id) {
+    const Node node(graph, id);
+    if (node.view().parent == region) out.push_back(node);
+  }
+  return out;
+}
+
+tenon_node_t next_node(tenon_graph_t* graph) {
+  return graph_view(graph).node_limit;
+}
+
+void erase_unused(const std::vector<Node>& nodes) {
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (node->erased() || !is_removable(op_of(*node))) continue;
+    bool used = false;
+    for (uint32_t r = 0; r < node->result_count(); ++r) used |= node->result(r).use_count() > 0;
+    if (!used) (void)erase(*node);  // one whose symbols are in use stays
+  }
+}
+
+}  // namespace tenon::passes

@@ -1,0 +1,57 @@
+// Tangents and cotangents of single nodes, by the rules of their ops; and walks over many nodes.
+#pragma once
+#include <tenon/cpp/rules.hpp>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "../common.h"
+
+namespace tenon::passes {
+
+// Values by the number of another value.
+using ValueMap = std::unordered_map<tenon_value_t, Value>;
+using ValueSet = std::unordered_set<tenon_value_t>;
+
+// Whether derivatives pass through a value: it is a tensor of floats.
+bool is_differentiable(Value v);
+// Zeros of the type of a value.
+Value zeros_like(Builder& b, Value v);
+// T0410 or T0411 with the node's place.
+Status refuse(const Node& node, std::string_view what, std::string_view why);
+// Whether operand i is in a mask of tenon_op_rules_t. The bit of a variadic operand is for all that
+// it takes.
+bool in_mask(const tenon_op_def_t& op, uint32_t mask, uint32_t operand);
+
+// The tangents of a node's results. `tangents`: one per operand, invalid for zero.
+Status push_node(Builder& b, const Node& node, std::span<const Value> tangents,
+                 std::vector<Value>* out);
+// The cotangents of a node's operands. `wanted`: one per operand.
+Status pull_node(Builder& b, const Node& node, const std::vector<uint8_t>& wanted,
+                 std::span<const Value> cotangents, std::vector<Value>* out);
+
+// Adds to `varied` the results that depend on values in it.
+void mark_varied(const std::vector<Node>& nodes, ValueSet* varied);
+
+// Cotangents while nodes are walked backwards. A cotangent has the type of its value; several of a
+// narrow float are added in f32 and rounded once.
+class Cotangents {
+ public:
+  explicit Cotangents(Builder& b) : b_(b) {}
+  void add(Value v, Value cotangent);
+  // The sum for a value; invalid for zero.
+  Value of(Value v);
+  // Walks over nodes, last to first, as far as they depend on `varied`.
+  Status walk(const std::vector<Node>& nodes, const ValueSet& varied);
+
+ private:
+  Builder& b_;
+  std::unordered_map<tenon_value_t, std::vector<Value>> parts_;
+};
+
+// The nodes of a region that were made since: those with a number of at least `first`.
+std::vector<Node> nodes_since(tenon_graph_t* graph, tenon_region_t region, tenon_node_t first);
+tenon_node_t next_node(tenon_graph_t* graph);
+// Erases nodes whose results are unused, last to first.
+void erase_unused(const std::vector<Node>& nodes);
+
+}  // namespace tenon::passes

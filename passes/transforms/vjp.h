@@ -1,0 +1,12 @@
+// Reverse mode over the main region: what `grad` and `vjp` share.
+#pragma once
+#include "transform.h"
+
+namespace tenon::passes {
+
+// Adds, for each input in `wrt`, the cotangent that the cotangents of some outputs give it, as
+// output "d_<input>". seeds: (place of an output, its cotangent).
+Status add_cotangents(Ports& ports, const std::vector<Value>& wrt,
+                      const std::vector<std::pair<size_t, Value>>& seeds);
+
+}  // namespace tenon::passes

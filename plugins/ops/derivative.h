@@ -1,0 +1,74 @@
+// Shared by the derivative and batch rules of several ops.
+#ifndef TENON_PLUGINS_OPS_DERIVATIVE_H_
+#define TENON_PLUGINS_OPS_DERIVATIVE_H_
+
+#include "common.h"
+
+namespace tenon::ops {
+
+inline Value times(Builder& b, Value x, Value y) {
+  return b.build("mul", {x, y});
+}
+inline Value minus(Builder& b, Value x, Value y) {
+  return b.build("sub", {x, y});
+}
+// The sum; an invalid value is zero.
+inline Value plus(Builder& b, Value x, Value y) {
+  if (!x.valid()) return y;
+  return y.valid() ? b.build("add", {x, y}) : x;
+}
+inline Value reshape(Builder& b, Value x, const Dims& shape) {
+  return b.build("reshape", {x}, {{"shape", shape}});
+}
+inline Value permute(Builder& b, Value x, std::span<const int64_t> perm) {
+  return is_identity(perm) ? x : b.build("transpose", {x}, {{"perm", perm}});
+}
+inline Axes inverse_of(std::span<const int64_t> perm) {
+  Axes out(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i)
+    out[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  return out;
+}
+// Dims one further, after a new dim 0.
+inline Axes shifted(std::span<const int64_t> axes) {
+  Axes out;
+  for (const int64_t axis : axes) out.push_back(axis + 1);
+  return out;
+}
+// The value with a new dim 0 of extent `size`; it may have it already.
+inline Value repeated(Builder& b, Value x, bool has_it, Dim size) {
+  if (has_it || !x.valid()) return x;
+  Dims shape = x.dims();
+  shape.insert(shape.begin(), size);
+  return b.broadcast(x, shape, range(1, static_cast<int64_t>(shape.size())));
+}
+// Zeros of extents `shape`, with g from index `start` on.
+inline Value placed(Builder& b, Value g, const Dims& start, const Dims& shape) {
+  Axes low, high;
+  bool known = true;
+  for (uint32_t i = 0; i < g.rank(); ++i) {
+    const Dim after = shape[i] - start[i] - g.dim(i);
+    known = known && start[i].is_constant() && after.is_constant();
+    low.push_back(known ? start[i].constant() : 0);
+    high.push_back(known ? after.constant() : 0);
+  }
+  if (known) {
+    if (all_equal(low, 0) && all_equal(high, 0)) return g;
+    return b.build("pad", {g, b.scalar(g.dtype(), 0)}, {{"low", low}, {"high", high}});
+  }
+  for (uint32_t i = 0; i < g.rank(); ++i) {
+    Dims border = g.dims();
+    std::vector<Value> parts;
+    border[i] = start[i];
+    if (!border[i].is(0)) parts.push_back(b.full(g.dtype(), border, 0));
+    parts.push_back(g);
+    border[i] = shape[i] - start[i] - g.dim(i);
+    if (!border[i].is(0)) parts.push_back(b.full(g.dtype(), border, 0));
+    if (parts.size() > 1) g = b.build("concat", parts, {{"dim", static_cast<int64_t>(i)}});
+  }
+  return g;
+}
+
+}  // namespace tenon::ops
+
+#endif
