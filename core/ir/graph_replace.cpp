@@ -34,7 +34,8 @@ Status Graph::rename_symbols(tenon_attr_t* attr, std::span<const Dim> renamed) {
   return {};
 }
 
-// In the types of all values and the attributes of all nodes but those of one, and in what is known.
+// In the types of all values and the attributes of all nodes but those of one, and in what is
+// known.
 Status Graph::rename_symbols(Node except, std::span<const Dim> renamed) {
   for (Value v = 0; v < values_.size(); ++v) {
     if (!value_live(v) || values_[v].node == except) continue;
@@ -75,7 +76,8 @@ Status Graph::replace_node(Node from, Node to, std::span<const uint32_t> order) 
   std::vector<Value> now;
   for (uint32_t i = 0; i < old.size(); ++i) {
     const uint32_t at = order.empty() ? i : order[i];
-    if (at >= results(to).size()) return error(TENON_INVALID_ARGUMENT, "T0301", "node {} has no result {}", to, at);
+    if (at >= results(to).size())
+      return error(TENON_INVALID_ARGUMENT, "T0301", "node {} has no result {}", to, at);
     now.push_back(results(to)[at]);
   }
   if (symbols(to).size() < defined.size()) {

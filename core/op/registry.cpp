@@ -234,7 +234,56 @@ bool has_choice(std::string_view choices, std::string_view wanted) {
 
 }  // namespace
 
-Status check_scalar(const tenon_op_def_t& def);  // scalar_check.cpp
+// scalar_check.cpp. partial: null for the program of the op itself.
+Status check_scalar(const tenon_op_def_t& def, const tenon_partial_t* partial);
+
+namespace {
+
+bool fits_role(uint32_t role, uint32_t kind) {
+  switch (role) {
+    case TENON_ROLE_OTHER:
+      return true;
+    case TENON_ROLE_AXIS:
+      return kind == TENON_ATTR_I64;
+    case TENON_ROLE_AXES:
+      return kind == TENON_ATTR_I64S;
+    case TENON_ROLE_PER_DIM:
+      return kind == TENON_ATTR_I64S || kind == TENON_ATTR_DIMS;
+    case TENON_ROLE_SHAPE:
+      return kind == TENON_ATTR_DIMS;
+    default:
+      return false;
+  }
+}
+
+// The record of derivatives and batches.
+Status check_rules(const tenon_op_def_t& def) {
+  const tenon_op_rules_t& rules = *def.rules;
+  const auto bad = [&](std::string why) {
+    return Status(TENON_INVALID_ARGUMENT, "T0320",
+                  fmt::format("op {}: {}", quoted(from_abi_str(def.name)), why));
+  };
+  if ((rules.linear != 0 || rules.bilinear != 0) != (rules.transpose != nullptr))
+    return bad("operands in which it is linear and the rule `transpose` go together");
+  if ((rules.linear & rules.bilinear) != 0)
+    return bad("an operand is linear together with others, or alone, and not both");
+  const uint32_t beyond = def.operand_count >= 32 ? 0 : ~((1u << def.operand_count) - 1);
+  if (((rules.linear | rules.bilinear | rules.batched) & beyond) != 0)
+    return bad("a mask of its rules names an operand that it does not have");
+  for (uint32_t i = 0; i < rules.partial_count; ++i) {
+    if (def.scalar == nullptr || rules.partials[i].operand >= def.operand_count)
+      return bad("partial derivatives are those of its scalar program, by its operands");
+    TENON_RETURN_IF_ERROR(check_scalar(def, &rules.partials[i]));
+  }
+  for (uint32_t i = 0; rules.roles != nullptr && i < def.attr_count; ++i) {
+    if (!fits_role(rules.roles[i], def.attrs[i].kind))
+      return bad(fmt::format("attribute {} has a role that its kind cannot have",
+                             quoted(from_abi_str(def.attrs[i].name))));
+  }
+  return {};
+}
+
+}  // namespace
 
 Status check_declaration(const tenon_op_def_t& def) {
   const std::string_view name = from_abi_str(def.name);
@@ -306,7 +355,8 @@ Status check_declaration(const tenon_op_def_t& def) {
       }
     }
   }
-  return def.scalar == nullptr ? Status() : check_scalar(def);
+  if (def.scalar != nullptr) TENON_RETURN_IF_ERROR(check_scalar(def, nullptr));
+  return def.rules == nullptr ? Status() : check_rules(def);
 }
 
 }  // namespace tenon::op

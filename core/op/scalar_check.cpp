@@ -3,6 +3,8 @@
 // type of the first operand.
 #include <fmt/format.h>
 
+#include <span>
+
 #include "core/base/errors/failure.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
@@ -33,7 +35,12 @@ uint16_t working(uint16_t dtype) {
 
 class Checker {
  public:
-  Checker(const tenon_op_def_t& def, uint16_t first) : def_(def) {
+  // partial: the program of a derivative, which leaves one value and may read results.
+  Checker(const tenon_op_def_t& def, uint16_t first, const tenon_partial_t* partial)
+      : def_(def),
+        words_(partial != nullptr ? std::span(partial->scalar, partial->scalar_words)
+                                  : std::span(def.scalar, def.scalar_words)),
+        is_partial_(partial != nullptr) {
     for (uint32_t i = 0; i < def.operand_count; ++i) {
       const tenon_operand_def_t& o = def.operands[i];
       const bool follows =
@@ -49,27 +56,31 @@ class Checker {
   }
 
   Status run() {
-    for (uint32_t at = 0; at < def_.scalar_words;) {
-      const uint32_t word = def_.scalar[at];
+    for (uint32_t at = 0; at < words_.size();) {
+      const uint32_t word = words_[at];
       const bool wide = (word & 255) == TENON_S_CONST_F || (word & 255) == TENON_S_CONST_I;
-      if (wide && def_.scalar_words - at < 3) return bad(at, "a constant is cut");
+      if (wide && words_.size() - at < 3) return bad(at, "a constant is cut");
       if (const char* why = step(word & 255, word >> 8)) return bad(at, why);
       if (stack_.size() > kStackMax) return bad(at, "the stack is deeper than 64");
       at += wide ? 3 : 1;
     }
-    const size_t wanted = std::max<uint32_t>(def_.result_count, 1);
+    const size_t wanted = is_partial_ ? 1 : results();
     if (stack_.size() != wanted) {
-      return bad(def_.scalar_words,
-                 fmt::format("it leaves {} values; the op has {} results", stack_.size(), wanted));
+      return bad(static_cast<uint32_t>(words_.size()),
+                 is_partial_ ? fmt::format("it leaves {} values and not one", stack_.size())
+                             : fmt::format("it leaves {} values; the op has {} results",
+                                           stack_.size(), wanted));
     }
     return {};
   }
 
  private:
   Status bad(uint32_t at, std::string_view why) {
-    return error(TENON_INVALID_ARGUMENT, "T0320", "op {}: word {} of the scalar program: {}",
-                 quoted(from_abi_str(def_.name)), at, why);
+    return error(TENON_INVALID_ARGUMENT, "T0320", "op {}: word {} of {}: {}",
+                 quoted(from_abi_str(def_.name)), at,
+                 is_partial_ ? "a partial derivative" : "the scalar program", why);
   }
+  uint32_t results() const { return std::max<uint32_t>(def_.result_count, 1); }
   bool pop(uint16_t* out) {
     if (stack_.empty()) return false;
     *out = stack_.back();
@@ -91,6 +102,11 @@ class Checker {
         stack_.push_back(types_[a]);
       else
         work_ = types_[a];
+      return nullptr;
+    }
+    if (op == TENON_S_RESULT && is_partial_) {
+      if (a >= results()) return "no such result";
+      stack_.push_back(kUnknown);
       return nullptr;
     }
     if (op >= TENON_S_CONST_F && op <= TENON_S_CONST_MAX) {
@@ -145,19 +161,21 @@ class Checker {
   }
 
   const tenon_op_def_t& def_;
+  const std::span<const uint32_t> words_;
+  const bool is_partial_;
   std::vector<uint16_t> types_, stack_;
   uint16_t work_;
 };
 
 }  // namespace
 
-Status check_scalar(const tenon_op_def_t& def) {
+Status check_scalar(const tenon_op_def_t& def, const tenon_partial_t* partial) {
   for (uint16_t d = 1; d < elements::kDtypeEnd; ++d) {
     const bool taken =
         def.operand_count == 0 ? d == TENON_F32 : (def.operands[0].dtypes >> d & 1) != 0;
     // Complex numbers have a meaning of their own.
     if (def.decompose_complex != nullptr && ir::dtype_is_complex(d)) continue;
-    if (taken) TENON_RETURN_IF_ERROR(Checker(def, d).run());
+    if (taken) TENON_RETURN_IF_ERROR(Checker(def, d, partial).run());
   }
   return {};
 }

@@ -10,8 +10,11 @@ namespace tenon::passes {
 namespace {
 
 constexpr tenon_pass_option_def_t kOptions[] = {
-    {str("of"), str("names of the inputs that have samples, separated by spaces; empty: all"),
-     TENON_ATTR_STRING, 0, {}},
+    {str("of"),
+     str("names of the inputs that have samples, separated by spaces; empty: all"),
+     TENON_ATTR_STRING,
+     0,
+     {}},
     {str("size"), str("the number of samples, or the name of a symbol"), TENON_ATTR_STRING, 0, {}}};
 constexpr tenon_str_t kStatistics[] = {str("looped")};
 

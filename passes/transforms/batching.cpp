@@ -31,8 +31,8 @@ class RoledAttributes {
            Dim size) {
     if (role == TENON_ROLE_AXIS) {
       attrs_.push_back(Attr(name, attr.u.i + 1));
-    } else if (role == TENON_ROLE_AXES || (role == TENON_ROLE_PER_DIM && attr.count != 0 &&
-                                           attr.kind == TENON_ATTR_I64S)) {
+    } else if (role == TENON_ROLE_AXES ||
+               (role == TENON_ROLE_PER_DIM && attr.count != 0 && attr.kind == TENON_ATTR_I64S)) {
       std::vector<int64_t>& list = lists_.emplace_back(attr.u.is, attr.u.is + attr.count);
       if (role == TENON_ROLE_AXES)
         for (int64_t& axis : list) ++axis;
@@ -171,18 +171,18 @@ Status Batching::by_decomposition(Builder& b, const Node& node, const tenon_op_d
   std::vector<tenon_value_t> made(node.result_count(), TENON_NONE);
   TENON_TRY(op.decompose(op.self, &here.raw(), node.id(), made.data()));
   TENON_TRY(nodes(b, nodes_since(node.graph(), here.raw().region, first)));
-  for (uint32_t r = 0; r < made.size(); ++r)
-    set(node.result(r), at(Value(node.graph(), made[r])));
+  for (uint32_t r = 0; r < made.size(); ++r) set(node.result(r), at(Value(node.graph(), made[r])));
   return {};
 }
 
 // A scan over the samples, whose body is the node: for ops that know one sample only.
 Status Batching::by_loop(Builder& b, const Node& node) {
   if (!is_removable(op_of(node)) || node.view().symbol_count != 0) {
-    return refuse(node, "T0411", node.view().symbol_count != 0
-                                     ? "the sizes of its results depend on values, and may differ "
-                                       "from sample to sample"
-                                     : "it has an effect");
+    return refuse(node, "T0411",
+                  node.view().symbol_count != 0
+                      ? "the sizes of its results depend on values, and may differ "
+                        "from sample to sample"
+                      : "it has an effect");
   }
   context_.count("looped");
   Body body(b);
@@ -192,8 +192,7 @@ Status Batching::by_loop(Builder& b, const Node& node) {
     if (now.is_batched) slices.push_back(now.value);
     inside.push_back(now.is_batched ? body.argument_of_slice(now.value) : now.value);
   }
-  const Node one =
-      body.builder().build_node(node.op(), inside, attributes_without(node, {}));
+  const Node one = body.builder().build_node(node.op(), inside, attributes_without(node, {}));
   TENON_TRY(body.builder().status());
   std::vector<Value> yields;
   for (uint32_t r = 0; r < one.result_count(); ++r) yields.push_back(one.result(r));

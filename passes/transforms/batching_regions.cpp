@@ -115,8 +115,8 @@ Status Batching::scan(Builder& b, const Node& node) {
   TENON_TRY(inside.status());
   const Region region(node.graph(), inside.raw().region);
   TENON_TRY(yield(region, results));
-  const Node made = b.build_node("scan", operands, attributes_without(node, {}),
-                                 std::vector<Region>{region});
+  const Node made =
+      b.build_node("scan", operands, attributes_without(node, {}), std::vector<Region>{region});
   for (uint32_t r = 0; r < node.result_count() && b.status().ok(); ++r) {
     if (r < carried)
       set(node.result(r), {made.result(r), flags[r]});
@@ -164,8 +164,8 @@ Status Batching::repeat(Builder& b, const Node& node) {
   for (uint32_t i = 0; i < yields.size(); ++i) {
     Value v = i < carried && flags[i] ? batched(inside, yields[i]) : yields[i].value;
     if (differs) {
-      const Value mask = v.rank() == 1 ? goes_on
-                                       : inside.broadcast(goes_on, v.dims(), std::vector<int64_t>{0});
+      const Value mask =
+          v.rank() == 1 ? goes_on : inside.broadcast(goes_on, v.dims(), std::vector<int64_t>{0});
       v = inside.build("select", {mask, v, begun[i]});
     }
     next.push_back(v);
@@ -199,8 +199,7 @@ Status Batching::branch(Builder& b, const Node& node) {
     return cheap ? chosen(b, node) : sample_by_sample(b, node);
   }
   std::vector<Value> operands = {at(node.operand(0)).value};
-  for (uint32_t i = 1; i < node.operand_count(); ++i)
-    operands.push_back(at(node.operand(i)).value);
+  for (uint32_t i = 1; i < node.operand_count(); ++i) operands.push_back(at(node.operand(i)).value);
   // A yield is batched in all branches if it is in one.
   std::vector<bool> results(node.result_count());
   for (const Region& old : olds) {
@@ -241,9 +240,8 @@ Status Batching::chosen(Builder& b, const Node& node) {
   }
   for (uint32_t r = 0; r < node.result_count(); ++r) {
     const Value no = results[0][r], yes = results[1][r];
-    const Value mask = yes.rank() == 1
-                           ? predicate
-                           : b.broadcast(predicate, yes.dims(), std::vector<int64_t>{0});
+    const Value mask =
+        yes.rank() == 1 ? predicate : b.broadcast(predicate, yes.dims(), std::vector<int64_t>{0});
     set(node.result(r), {b.build("select", {mask, yes, no}), true});
   }
   return b.status();
@@ -281,9 +279,9 @@ Status Batching::sample_by_sample(Builder& b, const Node& node) {
     values.insert(values.end(), captured[k].begin(), captured[k].end());
     TENON_TRY(branch_body.builder().status());
     std::vector<tenon_value_t> yields(node.result_count(), TENON_NONE);
-    TENON_TRY(graph_api().region_clone(graph_api().self, &branch_body.builder().raw(),
-                                       node.graph(), olds[k], values.data(),
-                                       static_cast<uint32_t>(values.size()), yields.data()));
+    TENON_TRY(graph_api().region_clone(graph_api().self, &branch_body.builder().raw(), node.graph(),
+                                       olds[k], values.data(), static_cast<uint32_t>(values.size()),
+                                       yields.data()));
     std::vector<Value> made;
     for (const tenon_value_t v : yields) made.push_back(Value(node.graph(), v));
     TENON_TRY(branch_body.yield(made));
@@ -314,8 +312,8 @@ Status Batching::call(Builder& b, const Node& node) {
   for (const Sampled& v : yields) values.push_back(v.value);
   const Region region(node.graph(), inside.raw().region);
   TENON_TRY(yield(region, values));
-  const Node made = b.build_node("call", operands, attributes_without(node, {}),
-                                 std::vector<Region>{region});
+  const Node made =
+      b.build_node("call", operands, attributes_without(node, {}), std::vector<Region>{region});
   for (uint32_t r = 0; r < yields.size() && b.status().ok(); ++r)
     set(node.result(r), {made.result(r), yields[r].is_batched});
   return b.status();

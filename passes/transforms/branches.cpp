@@ -179,7 +179,8 @@ Status pull_call(Builder& b, const Node& node, const ValueSet& varied,
   TENON_TRY(own.walk(nodes, inside));
   ValueSet done;
   for (const uint32_t i : targets.operands) {
-    if (done.insert(node.operand(i).id()).second) sums->add(node.operand(i), own.of(node.operand(i)));
+    if (done.insert(node.operand(i).id()).second)
+      sums->add(node.operand(i), own.of(node.operand(i)));
   }
   for (const Value v : targets.captures) {
     if (done.insert(v.id()).second) sums->add(v, own.of(v));

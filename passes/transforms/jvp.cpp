@@ -6,8 +6,11 @@ namespace tenon::passes {
 namespace {
 
 constexpr tenon_pass_option_def_t kOptions[] = {
-    {str("wrt"), str("names of inputs, separated by spaces; empty: all floats"),
-     TENON_ATTR_STRING, 0, {}}};
+    {str("wrt"),
+     str("names of inputs, separated by spaces; empty: all floats"),
+     TENON_ATTR_STRING,
+     0,
+     {}}};
 
 Status run(tenon_graph_t* graph, const PassContext& context) {
   Ports ports(graph);
@@ -29,8 +32,8 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!is_differentiable(outputs[i])) continue;
     const auto at = tangents.find(outputs[i].id());
-    const Value tangent = at != tangents.end() && at->second.valid() ? at->second
-                                                                     : zeros_like(b, outputs[i]);
+    const Value tangent =
+        at != tangents.end() && at->second.valid() ? at->second : zeros_like(b, outputs[i]);
     TENON_TRY(b.status());
     ports.add_output(ports.name(i) + "_t", tangent);
   }

@@ -17,8 +17,8 @@ struct Loop {
     const tenon_node_view_t view = n.view();
     body = Region(n.graph(), view.regions[is_scan ? 0 : 1]);
     operands = n.operands();
-    carried = is_scan ? static_cast<uint32_t>(n.i64("carry"))
-                      : static_cast<uint32_t>(operands.size());
+    carried =
+        is_scan ? static_cast<uint32_t>(n.i64("carry")) : static_cast<uint32_t>(operands.size());
     arguments = body.arguments();
     yields = body.yields();
     captures = captures_of(n);
@@ -92,8 +92,7 @@ Status push_body(Builder& at, const Loop& loop, const std::vector<uint32_t>& wit
     inside[arguments[i].id()] = body.argument_like(loop.arguments[i]);
   for (size_t i = loop.carried; i < loop.operands.size(); ++i)
     arguments.push_back(body.argument_like(loop.arguments[i]));
-  for (const uint32_t i : cut)
-    inside[arguments[i].id()] = body.argument_like(loop.arguments[i]);
+  for (const uint32_t i : cut) inside[arguments[i].id()] = body.argument_like(loop.arguments[i]);
   TENON_TRY(body.clone(loop.body, arguments, &yields));
   TENON_TRY(body.yield(yields));
   for (const Value v : loop.captures) {
@@ -135,12 +134,12 @@ Status with_starts(const Loop& loop, Node* out) {
 
 // What the scan from the last iteration to the first works on.
 struct Backward {
-  std::vector<uint32_t> carries;      // carried values with a cotangent
-  std::vector<Value> captures;        // of the body, with a cotangent
-  std::vector<uint32_t> cut;          // operands after the carried ones, with a cotangent
-  std::vector<Value> starts;          // carried values at the beginning of each iteration
-  std::vector<Value> slices;          // operands after the carried ones
-  std::vector<uint32_t> given;        // yields after the carried ones that have a cotangent
+  std::vector<uint32_t> carries;  // carried values with a cotangent
+  std::vector<Value> captures;    // of the body, with a cotangent
+  std::vector<uint32_t> cut;      // operands after the carried ones, with a cotangent
+  std::vector<Value> starts;      // carried values at the beginning of each iteration
+  std::vector<Value> slices;      // operands after the carried ones
+  std::vector<uint32_t> given;    // yields after the carried ones that have a cotangent
   std::vector<Value> given_cotangents;
 };
 
@@ -248,8 +247,8 @@ Status pull_loop(Builder& b, const Node& node, const ValueSet& varied,
     TENON_TRY(replace_node(node, now));
     loop = Loop(now);
     for (uint32_t i = 0; i < loop.carried; ++i)
-      back.starts.push_back(now.result(static_cast<uint32_t>(loop.yields.size()) -
-                                       loop.carried + i));
+      back.starts.push_back(
+          now.result(static_cast<uint32_t>(loop.yields.size()) - loop.carried + i));
   }
   Region region;
   TENON_TRY(pull_body(b, loop, back, &region));

@@ -47,6 +47,7 @@ Value tangent_of(const ValueMap& tangents, Value v);
 // `from` is replaced by `to`; order: the places of its results among those of `to`.
 Status replace_node(const Node& from, const Node& to, const std::vector<uint32_t>& order = {});
 // The attributes of a node, without those of these names.
-std::vector<Attr> attributes_without(const Node& node, std::initializer_list<std::string_view> names);
+std::vector<Attr> attributes_without(const Node& node,
+                                     std::initializer_list<std::string_view> names);
 
 }  // namespace tenon::passes

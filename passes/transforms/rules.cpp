@@ -31,7 +31,8 @@ struct Declared {
 Status refuse_derivative(const Node& node, const Declared& d) {
   if (d.rules != nullptr && d.rules->no_derivative.size != 0)
     return refuse(node, "T0410", view(d.rules->no_derivative));
-  return refuse(node, "T0410", "its declaration has no rule, no scalar program and no decomposition");
+  return refuse(node, "T0410",
+                "its declaration has no rule, no scalar program and no decomposition");
 }
 
 // ---- Forwards ----
@@ -232,18 +233,17 @@ Value zeros_like(Builder& b, Value v) {
 
 Status refuse(const Node& node, std::string_view what, std::string_view why) {
   std::string place;
-  const tenon_sink_t sink = {&place,
-                             [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                               static_cast<std::string*>(self)->append(
-                                   static_cast<const char*>(data), size);
-                               return TENON_OK;
-                             }};
+  const tenon_sink_t sink = {
+      &place, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+        static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+        return TENON_OK;
+      }};
   const tenon_loc_t loc = node.view().loc;
   if (loc != 0) (void)graph_api().loc_text(graph_api().self, node.graph(), loc, &sink);
   const std::string_view verb =
       what == "T0410" ? " has no derivative" : " cannot work on several samples";
-  return fail(TENON_UNIMPLEMENTED, cat(what, ": ", node.op(), place.empty() ? "" : " at ", place,
-                                       verb, ": ", why));
+  return fail(TENON_UNIMPLEMENTED,
+              cat(what, ": ", node.op(), place.empty() ? "" : " at ", place, verb, ": ", why));
 }
 
 bool in_mask(const tenon_op_def_t& op, uint32_t mask, uint32_t operand) {

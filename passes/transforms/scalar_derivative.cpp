@@ -107,8 +107,8 @@ class ForwardChain {
       case TENON_S_ERFC:
         return bell(x, s.opcode == TENON_S_ERF ? 2 : -2);
       case TENON_S_ERF_INV:
-        return build("mul", {of(0.5 / std::numbers::inv_sqrtpi),
-                             build("exp", {build("mul", {r, r})})});
+        return build("mul",
+                     {of(0.5 / std::numbers::inv_sqrtpi), build("exp", {build("mul", {r, r})})});
       case TENON_S_LGAMMA:
         return build("digamma", {x});
       case TENON_S_DIGAMMA:
@@ -156,8 +156,7 @@ class ForwardChain {
     const Value y = program_.value(s.y);
     Slope left, right;
     if (!dx.is_zero()) left = Slope::of(build("div", {solid(dx, s.x), y}));
-    if (!dy.is_zero())
-      right = scaled(dy, build("neg", {build("div", {program_.value(at), y})}));
+    if (!dy.is_zero()) right = scaled(dy, build("neg", {build("div", {program_.value(at), y})}));
     return sum(left, right, at);
   }
   // x - trunc(x / y) * y
@@ -180,8 +179,8 @@ class ForwardChain {
       left = scaled(dx, build("select", {compare(y, zero, TENON_CMP_EQ), zero, by_base}));
     }
     if (!dy.is_zero()) {
-      const Value at_zero = build("and", {compare(x, zero, TENON_CMP_EQ),
-                                          compare(y, zero, TENON_CMP_GE)});
+      const Value at_zero =
+          build("and", {compare(x, zero, TENON_CMP_EQ), compare(y, zero, TENON_CMP_GE)});
       const Value by_exponent = build("mul", {program_.value(at), build("log", {x})});
       right = scaled(dy, build("select", {at_zero, zero, by_exponent}));
     }

@@ -35,8 +35,7 @@ Ports::Ports(tenon_graph_t* graph) : main_(main_region(graph)), yields_(main_.yi
   }
 }
 
-Status Ports::inputs(std::string_view names, std::string_view what,
-                     std::vector<Value>* out) const {
+Status Ports::inputs(std::string_view names, std::string_view what, std::vector<Value>* out) const {
   std::vector<std::string> known;
   for (const Value v : main_.arguments()) known.emplace_back(sym_text(v.view().name));
   const std::vector<Value> arguments = main_.arguments();
@@ -88,13 +87,14 @@ Status Ports::finish(tenon_node_t first) {
 Status require_variable(Value v, std::string_view name) {
   if (is_float(v.dtype())) return {};
   if (is_complex(v.dtype())) {
-    return fail(TENON_UNIMPLEMENTED, cat("T0410: ", name, " is complex, and derivatives by complex "
+    return fail(TENON_UNIMPLEMENTED, cat("T0410: ", name,
+                                         " is complex, and derivatives by complex "
                                          "numbers are not there yet: take them by the real and "
                                          "the imaginary part"));
   }
-  return fail(TENON_INVALID_ARGUMENT, cat("T0410: ", name, " has elements of ",
-                                          dtype_name(v.dtype()),
-                                          ", and derivatives are taken by floats: convert it"));
+  return fail(TENON_INVALID_ARGUMENT,
+              cat("T0410: ", name, " has elements of ", dtype_name(v.dtype()),
+                  ", and derivatives are taken by floats: convert it"));
 }
 
 }  // namespace tenon::passes

@@ -26,10 +26,16 @@ Status add_cotangents(Ports& ports, const std::vector<Value>& wrt,
 namespace {
 
 constexpr tenon_pass_option_def_t kOptions[] = {
-    {str("wrt"), str("names of inputs, separated by spaces; empty: all floats"),
-     TENON_ATTR_STRING, 0, {}},
-    {str("of"), str("names of outputs, separated by spaces; empty: the first one"),
-     TENON_ATTR_STRING, 0, {}}};
+    {str("wrt"),
+     str("names of inputs, separated by spaces; empty: all floats"),
+     TENON_ATTR_STRING,
+     0,
+     {}},
+    {str("of"),
+     str("names of outputs, separated by spaces; empty: the first one"),
+     TENON_ATTR_STRING,
+     0,
+     {}}};
 
 Status run(tenon_graph_t* graph, const PassContext& context) {
   Ports ports(graph);

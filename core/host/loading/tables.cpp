@@ -99,7 +99,7 @@ Result<const T*> adopt_records(const T* from, uint64_t count, uint32_t record_by
 // The sizes that records had when this edition began. They never change.
 constexpr uint32_t kOperandBytesLeast = 56, kResultBytesLeast = 32, kAttrBytesLeast = 88,
                    kConstraintBytesLeast = 48, kForeignNameBytesLeast = 56, kOptionBytesLeast = 56,
-                   kInterfaceBytesLeast = 32, kImporterBytesLeast = 40;
+                   kInterfaceBytesLeast = 32, kImporterBytesLeast = 40, kPartialBytesLeast = 16;
 
 // Rewrites begin with their size, and the first one's is the stride.
 Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint64_t count,
@@ -145,6 +145,24 @@ Status adopt_arrays(tenon_op_def_t& op, const std::string& name) {
   op.attr_bytes = sizeof(tenon_attr_def_t);
   op.constraint_bytes = sizeof(tenon_constraint_def_t);
   op.foreign_name_bytes = sizeof(tenon_foreign_name_t);
+  return Status();
+}
+
+Status adopt_rules(tenon_op_def_t& op, const std::string& name) {
+  if (op.rules == nullptr) return Status();
+  TENON_RETURN_IF_ERROR(check_size(op.rules, "of the rules of op " + name));
+  tenon_op_rules_t* rules = copy_record(op.rules);
+  TENON_RETURN_IF_ERROR(
+      check_text(rules->no_derivative, "why there is no derivative of op " + name));
+  TENON_ASSIGN_OR_RETURN(
+      rules->partials, adopt_records(rules->partials, rules->partial_count, rules->partial_bytes,
+                                     kPartialBytesLeast, "the partial derivatives of op " + name));
+  rules->partial_bytes = sizeof(tenon_partial_t);
+  for (uint32_t i = 0; i < rules->partial_count; ++i) {
+    TENON_RETURN_IF_ERROR(check_count(rules->partials[i].scalar_words, rules->partials[i].scalar,
+                                      "a partial derivative of op " + name));
+  }
+  op.rules = rules;
   return Status();
 }
 
@@ -234,6 +252,7 @@ Status adopt_ops(tenon_ops_t* table) {
     TENON_RETURN_IF_ERROR(check_text(op->name, "the name of an op"));
     const std::string name = quoted(from_abi_str(op->name));
     TENON_RETURN_IF_ERROR(adopt_arrays(*op, name));
+    TENON_RETURN_IF_ERROR(adopt_rules(*op, name));
     TENON_RETURN_IF_ERROR(check_operands(*op, name));
     TENON_RETURN_IF_ERROR(check_attrs(*op, name));
     TENON_RETURN_IF_ERROR(check_documentation(*op, name));

@@ -91,9 +91,9 @@ tenon_code_t run_batch(void*, const tenon_builder_t* at, tenon_node_t id,
     const uint32_t count = node.operand_count();
     const auto given = values_of(at->graph, operands, count);
     for (uint32_t i = 0; i < node.result_count(); ++i) out_batched[i] = 1;
-    return give_values(
-        builder, Function(builder, node, given, {is_batched, count}, Dim(at->graph, size)),
-        node.result_count(), out);
+    return give_values(builder,
+                       Function(builder, node, given, {is_batched, count}, Dim(at->graph, size)),
+                       node.result_count(), out);
   });
 }
 

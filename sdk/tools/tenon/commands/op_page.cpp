@@ -148,6 +148,50 @@ std::string accuracy_text(const tenon_op_def_t& op) {
                      ulp_of_text(op));
 }
 
+// The operands in a mask of the rules, by name: "x, y".
+std::string operands_text(const tenon_op_def_t& op, uint32_t mask) {
+  std::string text;
+  for (uint32_t i = 0; i < op.operand_count; ++i) {
+    if ((mask >> i & 1) != 0)
+      text += (text.empty() ? "" : ", ") + std::string(view(tenon_op_operand(&op, i)->name));
+  }
+  return text;
+}
+
+// How it differentiates: the words for "Derivative: ...".
+std::string derivative_text(const tenon_op_def_t& op) {
+  const tenon_op_rules_t* rules = op.rules;
+  if (rules != nullptr && rules->no_derivative.size > 0)
+    return fmt::format("none, {}", view(rules->no_derivative));
+  std::string text;
+  const auto add = [&](std::string_view more) {
+    text += (text.empty() ? "" : "; ") + std::string(more);
+  };
+  if (rules != nullptr) {
+    if (rules->linear != 0) add("linear in " + operands_text(op, rules->linear));
+    if (rules->bilinear != 0) add("linear in each of " + operands_text(op, rules->bilinear));
+    if (rules->jvp != nullptr) add("a rule for tangents");
+    if (rules->pull != nullptr) add("a rule for cotangents");
+    for (uint32_t i = 0; i < rules->partial_count; ++i) {
+      const uint32_t operand = tenon_op_partial(rules, i)->operand;
+      add(fmt::format("a formula for that by {}", view(tenon_op_operand(&op, operand)->name)));
+    }
+  }
+  if (text.empty() && op.scalar_words > 0) return "from its scalar program";
+  if (text.empty()) return op.decompose != nullptr ? "that of its decomposition" : "none";
+  return text;
+}
+
+// How several samples pass through it: the words for "Samples: ...".
+std::string samples_text(const tenon_op_def_t& op) {
+  const tenon_op_rules_t* rules = op.rules;
+  if ((op.traits & TENON_TRAIT_ELEMENTWISE) != 0) return "element by element";
+  if (rules != nullptr && rules->batch != nullptr) return "a rule of its own";
+  if (rules != nullptr && rules->batched != 0)
+    return "as a new first dim of " + operands_text(op, rules->batched);
+  return op.decompose != nullptr ? "as those of its decomposition" : "one after another";
+}
+
 }  // namespace
 
 std::string op_signature(const tenon_op_def_t& op) {
@@ -187,6 +231,7 @@ std::string op_markdown(const tenon_op_def_t& op) {
   if (op.example_count > 0) text += "\n```\n";
   for (uint32_t i = 0; i < op.example_count; ++i) text += fmt::format("{}\n", view(op.examples[i]));
   if (op.example_count > 0) text += "```\n";
+  text += fmt::format("\nDerivative: {}. Samples: {}.\n", derivative_text(op), samples_text(op));
   text += fmt::format("\nVersion {}. Traits: {}. Meaning by: {}.{}\n", op.version,
                       traits_text(op.traits), meaning_text(op),
                       op.ulp_f32 == 0 ? "" : fmt::format(" Accuracy: {}.", accuracy_text(op)));
@@ -211,6 +256,7 @@ std::string op_text(const tenon_op_def_t& op, std::string_view plugin) {
   for (uint32_t i = 0; i < op.example_count; ++i)
     text += fmt::format("  {}\n", view(op.examples[i]));
   if (op.ulp_f32 != 0) text += fmt::format("\naccuracy: {}\n", accuracy_text(op));
+  text += fmt::format("\nderivative: {}; samples: {}\n", derivative_text(op), samples_text(op));
   return text + fmt::format("\nversion {}, {}; meaning by {}; from the plugin {}\n", op.version,
                             traits_text(op.traits), meaning_text(op), plugin);
 }
