@@ -173,6 +173,54 @@ TEST_F(GraphTest, RegionsCaptureAndCloneRenamesSymbols) {
   EXPECT_TRUE(other->verify().ok()) << other->verify().text();
 }
 
+TEST_F(GraphTest, AnotherRegionBecomesTheMainOne) {
+  const Value old = op("plus", {x, x});
+  const std::string_view old_names[] = {"y"};
+  ASSERT_TRUE(g->set_yields(0, {&old, 1}, old_names).ok());
+  const Region r = *g->begin_region({});
+  const Dim dims[] = {8, g->dims().symbol(n).dim};
+  const tenon_type_t type{TENON_F32, TENON_KIND_TENSOR, 2, dims, 0};
+  const Value now = *g->add_argument(r, type, "x");
+  const Value sum = op("plus", {now, now}, {r, kNone});
+  const Value uses_old = op("plus", {x, x}, {r, kNone});
+  ASSERT_TRUE(g->set_yields(r, {&sum, 1}, {}).ok());
+  EXPECT_EQ(g->set_main(r, {}).error_code(), "T0314");  // it uses a value of the main region
+  ASSERT_TRUE(g->erase(def(uses_old)).ok());
+  const std::string_view names[] = {"z"};
+  ASSERT_TRUE(g->set_main(r, names).ok());
+  EXPECT_FALSE(g->value_live(x));
+  EXPECT_FALSE(g->value_live(old));
+  EXPECT_EQ(g->region(0).arguments, std::vector<Value>{now});
+  EXPECT_EQ(g->nodes(0).size(), 1u);
+  EXPECT_EQ(sym_text(g->region(0).output_names[0]), "z");
+  EXPECT_TRUE(g->verify().ok()) << g->verify().text();
+  EXPECT_EQ(g->set_main(r, {}).error_code(), "T0317");  // it is gone
+  EXPECT_EQ(g->add_argument(0, type, "x").status().error_code(), "T0203");
+}
+
+TEST_F(GraphTest, ANodeAndItsSymbolsAreReplaced) {
+  const Value found = op("find", {x});
+  const Dim old_dim = g->dims().symbol(g->symbols(def(found))[0]).dim;
+  const Dim shape[] = {old_dim};
+  tenon_attr_t attr = {intern("shape"), TENON_ATTR_DIMS, 1, {.dims = shape}};
+  NodeDraft d;
+  d.op = intern("reshape_to");
+  d.operands = {&x, 1};
+  d.attrs = {&attr, 1};
+  const Value now = op("find", {x});
+  const Node user = *g->build({}, d);
+  const Dim new_dim = g->dims().symbol(g->symbols(def(now))[0]).dim;
+  ASSERT_TRUE(yield({found, g->results(user)[0]}).ok());
+  EXPECT_EQ(g->replace_node(def(found), def(found), {}).error_code(), "T0301");
+  EXPECT_EQ(g->replace_node(def(found), user, {}).error_code(), "T0316");  // defines no symbol
+  ASSERT_TRUE(g->replace_node(def(found), def(now), {}).ok());
+  EXPECT_FALSE(g->value_live(found));
+  EXPECT_EQ(g->region(0).yields[0], now);
+  EXPECT_EQ(g->type(g->results(user)[0]).dims[0], new_dim);
+  EXPECT_EQ(g->attrs(user)[0].u.dims[0], new_dim);
+  EXPECT_TRUE(g->verify().ok()) << g->verify().text();
+}
+
 TEST_F(GraphTest, HashIgnoresNamesAndSymbolNames) {
   const char* texts[] = {
       "tenon.tir 1 graph @a<n, m>(%x: f32[n, m], %y: f32[m]) -> (o: f32[n, m]) { %0 = plus(%x, %x) "

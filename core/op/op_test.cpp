@@ -66,6 +66,22 @@ TEST_F(RegistryTest, RefusesBadDeclarations) {
   refuses([](auto& d) { d.scalar = kNoOperand, d.scalar_words = 1; }, "no such operand");
   static constexpr uint32_t kCut[] = {TENON_SCALAR_WORD(TENON_S_CONST_F, 0), 0};
   refuses([](auto& d) { d.scalar = kCut, d.scalar_words = 2; }, "constant is cut");
+  static constexpr tenon_op_rules_t kNoTranspose = {.size_bytes = sizeof(tenon_op_rules_t),
+                                                    .linear = 1};
+  refuses([](auto& d) { d.rules = &kNoTranspose; }, "go together");
+  static constexpr tenon_op_rules_t kBeyond = {.size_bytes = sizeof(tenon_op_rules_t),
+                                               .batched = 1u << 20};
+  refuses([](auto& d) { d.rules = &kBeyond; }, "does not have");
+  static constexpr uint32_t kTwo[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0),
+                                      TENON_SCALAR_WORD(TENON_S_RESULT, 0)};
+  static constexpr tenon_partial_t kPartial = {0, 2, kTwo};
+  static constexpr tenon_op_rules_t kTwoValues = {.size_bytes = sizeof(tenon_op_rules_t),
+                                                  .partials = &kPartial,
+                                                  .partial_count = 1,
+                                                  .partial_bytes = sizeof(tenon_partial_t)};
+  refuses([](auto& d) { d.rules = &kTwoValues; }, "leaves 2 values and not one");
+  static constexpr uint32_t kReadsResult[] = {TENON_SCALAR_WORD(TENON_S_RESULT, 0)};
+  refuses([](auto& d) { d.scalar = kReadsResult, d.scalar_words = 1; }, "no such instruction");
   EXPECT_TRUE(declare(good).ok());
   EXPECT_EQ(declare(good).code(), TENON_ALREADY_EXISTS);
 }

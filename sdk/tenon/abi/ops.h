@@ -290,6 +290,7 @@ struct tenon_op_def_t {
   uint64_t rewrite_count;
   /* Optional: derivatives and batches; not part of the meaning. */
   const tenon_op_rules_t* rules;
+  const void* reserved3[2];
 
   /* Accuracy of floats in f32 and in f64: the largest distance, in units in the last place, between
    * the exact value at the operands and the result of code made from this declaration (its
