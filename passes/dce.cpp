@@ -1,9 +1,9 @@
-#include "common.h"
+#include "dce_regions.h"
 
 namespace tenon::passes {
 namespace {
 
-constexpr tenon_str_t kStatistics[] = {str("removed")};
+constexpr tenon_str_t kStatistics[] = {str("removed"), str("pruned")};
 
 // Visits inner regions first and nodes backwards, so that one traversal removes whole chains.
 Status sweep(Region region, const PassContext& context) {
@@ -19,7 +19,12 @@ Status sweep(Region region, const PassContext& context) {
       context.count("removed");
       continue;
     }
-    const tenon_node_view_t& view = node.view();
+    if (node.view().region_count == 0) continue;
+    Node now = node;
+    int64_t pruned = 0;
+    TENON_TRY(prune_regions(&now, &pruned));
+    if (pruned != 0) context.count("pruned", pruned);
+    const tenon_node_view_t view = now.view();
     const std::vector<tenon_region_t> inner(view.regions, view.regions + view.region_count);
     for (const tenon_region_t r : inner) TENON_TRY(sweep(Region(region.graph(), r), context));
   }
@@ -49,8 +54,9 @@ constexpr auto kPass =
     pass("dce", "Removes nodes with unused results.")
         .describe(
             "A node stays if it has an effect, if it is ordered by tokens, or if it "
-            "defines a symbol that a type mentions. Bodies of control flow are "
-            "cleaned too.")
+            "defines a symbol that a type mentions. Bodies of control flow are cleaned too: results "
+            "that nothing uses, values that only carry themselves on, and operands that no region "
+            "uses are left out.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .preserves("legal, folded")

@@ -1,4 +1,6 @@
 // One node in the place of another, with the symbols that the old one defined.
+#include <algorithm>
+
 #include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/ir/graph.h"
@@ -76,23 +78,29 @@ Status Graph::replace_node(Node from, Node to, std::span<const uint32_t> order) 
   std::vector<Value> now;
   for (uint32_t i = 0; i < old.size(); ++i) {
     const uint32_t at = order.empty() ? i : order[i];
-    if (at >= results(to).size())
-      return error(TENON_INVALID_ARGUMENT, "T0301", "node {} has no result {}", to, at);
+    if (at == kNone && values_[old[i]].uses.empty()) {
+      now.push_back(kNone);
+      continue;
+    }
+    if (at >= results(to).size()) {
+      return error(TENON_INVALID_ARGUMENT, "T0316",
+                   "result {} of node {} is used, and node {} has no result {} in its place", i,
+                   from, to, at);
+    }
     now.push_back(results(to)[at]);
   }
-  if (symbols(to).size() < defined.size()) {
-    return error(TENON_INVALID_ARGUMENT, "T0316",
-                 "a node that defines {} symbols cannot replace one that defines {}",
-                 symbols(to).size(), defined.size());
-  }
-  if (!defined.empty()) {
+  const size_t renamed_count = std::min(defined.size(), symbols(to).size());
+  // Symbols without a counterpart go away.
+  if (renamed_count < defined.size()) TENON_RETURN_IF_ERROR(symbols_unused_outside(from));
+  if (renamed_count != 0) {
     std::vector<Dim> renamed(dims_.symbol_count());
     for (Symbol s = 0; s < renamed.size(); ++s) renamed[s] = dims_.symbol(s).dim;
-    for (size_t i = 0; i < defined.size(); ++i)
+    for (size_t i = 0; i < renamed_count; ++i)
       renamed[defined[i]] = dims_.symbol(symbols(to)[i]).dim;
     TENON_RETURN_IF_ERROR(rename_symbols(to, renamed));
   }
   for (size_t i = 0; i < old.size(); ++i) {
+    if (now[i] == kNone) continue;
     if (values_[now[i]].name == 0) values_[now[i]].name = values_[old[i]].name;
     TENON_RETURN_IF_ERROR(replace(old[i], now[i]));
   }

@@ -44,6 +44,7 @@ WALKED = {
     "tenon_attr_def_t": "attr_bytes",
     "tenon_constraint_def_t": "constraint_bytes",
     "tenon_foreign_name_t": "foreign_name_bytes",
+    "tenon_partial_t": "partial_bytes",
     "tenon_pass_option_def_t": "option_bytes",
     "tenon_interface_t": "interface_bytes",
     "tenon_importer_t": "importer_bytes",
