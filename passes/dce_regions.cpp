@@ -12,8 +12,7 @@ using Flags = std::vector<bool>;
 // node; yields begin with the `carried` values.
 class Needs {
  public:
-  Needs(const Node& node, uint32_t first, uint32_t carried)
-      : node_(node), first_(first), carried_(carried) {
+  Needs(const Node& node, uint32_t first, uint32_t carried) : carried_(carried) {
     const tenon_node_view_t view = node.view();
     for (uint32_t i = 0; i < view.region_count; ++i)
       regions_.push_back(Region(node.graph(), view.regions[i]));
@@ -69,8 +68,7 @@ class Needs {
     }
   }
 
-  const Node node_;
-  const uint32_t first_, carried_;
+  const uint32_t carried_;
   std::vector<Region> regions_;
 };
 
@@ -118,15 +116,17 @@ bool is_plain(const Node& node) {
   return view.symbol_count == 0 || node.is("while");
 }
 
+// A scan that loses all operands that gave its length gets it as an attribute.
 std::vector<Attr> attributes(const Node& node, const Needs& needs, uint32_t carried) {
   const tenon_node_view_t view = node.view();
+  const auto cut = needs.operands.begin() + carried;
+  const bool keeps_length = std::find(cut, needs.operands.end(), true) != needs.operands.end();
   std::vector<Attr> out;
   for (uint32_t i = 0; i < view.attr_count; ++i) {
     const std::string_view name = sym_text(view.attrs[i].name);
     if (name == "carry")
-      out.push_back(Attr("carry", std::count(needs.operands.begin(),
-                                             needs.operands.begin() + carried, true)));
-    else if (name == "length" && view.attrs[i].count == 0)
+      out.push_back(Attr("carry", std::count(needs.operands.begin(), cut, true)));
+    else if (name == "length" && view.attrs[i].count == 0 && !keeps_length)
       out.push_back(Attr("length", Dims{node.operand(carried).dim(0)}));
     else
       out.push_back(Attr(view.attrs[i]));

@@ -84,3 +84,44 @@ def test_what_does_not_fit_is_reported() -> None:
         plain.gradient(result)
         with pytest.raises(tenon.UsageError, match=message):
             plain.gradients(xp.ones((2, 3)), X, 2.0)
+
+
+def test_grad_uses_the_rule_and_not_the_function() -> None:
+    @tenon.op("test.straight_through")
+    def straight_through(x: Any) -> Any:
+        return xp.round(x)
+
+    # The derivative of round is zero; the rule says that of the identity.
+    @straight_through.gradient
+    def identity(g: Any, x: Any) -> Any:
+        return g
+
+    from tenon._transforms import grad, vmap
+
+    slope = grad(lambda x: xp.sum(straight_through(x) * x))
+    np.testing.assert_allclose(np.asarray(slope(X)), np.round(X) + X, rtol=1e-6)
+    rows = vmap(lambda x: straight_through(x))(X)
+    np.testing.assert_allclose(np.asarray(rows), np.round(X))
+
+
+def test_jvp_uses_the_rule_for_tangents() -> None:
+    @tenon.op("test.scaled")
+    def scaled(x: Any, y: Any, a: float = 2.0) -> Any:
+        return x * y * a
+
+    seen: list[int] = []
+
+    @scaled.jvp
+    def tangents(tx: Any, ty: Any, x: Any, y: Any, a: float) -> Any:
+        seen.append(1)
+        return (tx * y + x * ty) * a
+
+    from tenon._transforms import grad, jvp
+
+    value, tangent = jvp(lambda x: scaled(x, x, a=3.0), (X,), (np.ones_like(X),))
+    np.testing.assert_allclose(np.asarray(tangent), 6 * X, rtol=1e-6)
+    assert seen
+    slope = grad(lambda x: xp.sum(scaled(x, X, a=3.0)))(X)  # its linear part, transposed
+    np.testing.assert_allclose(np.asarray(slope), 3 * X, rtol=1e-6)
+    with pytest.raises(tenon.UsageError, match="T0660"):
+        scaled.jvp(lambda t, x: t)

@@ -41,6 +41,8 @@ class Op:
         self.results = 1
         self.derivative: Callable[..., Any] | None = None
         """The function of `gradient`, if there is one."""
+        self.tangents: Callable[..., Any] | None = None
+        """The function of `jvp`, if there is one."""
         for parameter in inspect.signature(function).parameters.values():
             self._add(parameter)
         if not self.operands:
@@ -120,20 +122,117 @@ class Op:
 
         The function gets the gradient of each result, then the arguments of the op by the same
         names, and returns the gradient of each array among these: one, or a tuple; None where there
-        is none. It is a function of arrays like that of the op: `op.gradients` runs it, at once or
-        in what is traced, and `tenon.opcheck` compares it with finite differences. T0660 for
-        parameters that do not fit.
+        is none. It is a function of arrays like that of the op: `tenon.grad` and `tenon.vjp` use it
+        in place of the derivative of the op's function, `op.gradients` runs it, at once or in what
+        is traced, and `tenon.opcheck` compares it with finite differences. T0660 for parameters
+        that do not fit.
         """
+        self._require_parameters(function, "a gradient takes the gradients of the results")
+        self.derivative = function
+        self._register()
+        return function
+
+    def jvp(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Says what the derivative of the op along tangents is: forward mode.
+
+            @scale_shift.jvp
+            def scale_shift_tangent(t, x, a, b):
+                return t * a
+
+        The function gets a tangent for each array among the arguments of the op, then these
+        arguments, and returns a tangent for each result. `tenon.jvp` uses it in place of the
+        derivative of the op's function; so does `tenon.grad`, if there is no `gradient`, for which
+        the function must be linear in the tangents. T0660 for parameters that do not fit.
+        """
+        self._require_parameters(function, "a rule for tangents takes them")
+        self.tangents = function
+        self._register()
+        return function
+
+    def _require_parameters(self, function: Callable[..., Any], what: str) -> None:
         names = list(inspect.signature(function).parameters)
         mine = [*self.operands, *self.attrs]
         if len(names) <= len(mine) or names[len(names) - len(mine) :] != mine:
             raise UsageError(
-                f"{self.name}: a gradient takes the gradients of the results, then "
-                f"{', '.join(mine)}; this one takes {', '.join(names) or 'nothing'}",
+                f"{self.name}: {what}, then {', '.join(mine)}; this one takes "
+                f"{', '.join(names) or 'nothing'}",
                 "T0660",
             )
-        self.derivative = function
-        return function
+
+    def _register(self) -> None:
+        """Registers the op with what is known of it now."""
+        attrs: list[tuple[str, int, bool, object]] = [
+            (n, kind, default is inspect.Parameter.empty or kind == I64S, default)
+            for n, (kind, default) in self.attrs.items()
+        ]
+        summary = (
+            inspect.getdoc(self.function) or f"The Python function {self.function.__name__}."
+        ).splitlines()[0]
+        pull = self._pull if self.derivative is not None else None
+        jvp = self._push if self.tangents is not None else None
+        _native.register_op(
+            self.name, summary, self.operands, attrs, self._infer, self._decompose, pull, jvp
+        )
+        _trace.forget_types()
+
+    def _rule(
+        self,
+        native: _native.Trace,
+        operands: list[int],
+        attrs: dict[str, Any],
+        given: list[int | None],
+        like: list[int],
+        run: Callable[..., Sequence[Any]],
+    ) -> list[int | None]:
+        """A rule in the host's graph: what `run` makes of tangents or cotangents; zeros for None."""
+        trace = GraphTrace(self.name, native)
+        values = [Array(trace.wrap(native.type_of(id))) for id in operands]
+        with tracing(trace):
+            filled = [
+                Array(
+                    _values.like(trace.wrap(native.type_of(other)), 0)
+                    if id is None
+                    else trace.wrap(native.type_of(id))
+                )
+                for id, other in zip(given, like)
+            ]
+            made = run(filled, values, attrs)
+            return [None if v is None else trace.id_of(value_of(v)) for v in made]
+
+    def _pull(
+        self,
+        native: _native.Trace,
+        operands: list[int],
+        results: list[int],
+        attrs: dict[str, Any],
+        cotangents: list[int | None],
+    ) -> list[int | None]:
+        def run(given: list[Array], values: list[Array], attrs: dict[str, Any]) -> Sequence[Any]:
+            return self.gradients(tuple(given), *values, **attrs)
+
+        return self._rule(native, operands, attrs, cotangents, results, run)
+
+    def _push(
+        self,
+        native: _native.Trace,
+        operands: list[int],
+        results: list[int],
+        attrs: dict[str, Any],
+        tangents: list[int | None],
+    ) -> list[int | None]:
+        def run(given: list[Array], values: list[Array], attrs: dict[str, Any]) -> Sequence[Any]:
+            assert self.tangents is not None
+            made = self.tangents(*given, *values, *(attrs[n] for n in self.attrs))
+            out = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+            if len(out) != len(results):
+                raise UsageError(
+                    f"{self.name}: its rule for tangents returned {len(out)} arrays, and the op has "
+                    f"{len(results)} results",
+                    "T0660",
+                )
+            return out
+
+        return self._rule(native, operands, attrs, tangents, operands, run)
 
     def gradients(self, gradients: Any, /, *args: Any, **kwargs: Any) -> tuple[Array | None, ...]:
         """The gradients of the arrays among these arguments, for given ones of the results.
@@ -387,17 +486,9 @@ def op(name: str, /) -> Callable[[Callable[..., Any]], Op]:
         known = _registered_ops.get(name)
         if known is not None and known._registered == content:
             return known
-        attrs: list[tuple[str, int, bool, object]] = [
-            (n, kind, default is inspect.Parameter.empty or kind == I64S, default)
-            for n, (kind, default) in made.attrs.items()
-        ]
-        summary = (
-            inspect.getdoc(function) or f"The Python function {function.__name__}."
-        ).splitlines()[0]
-        _native.register_op(name, summary, made.operands, attrs, made._infer, made._decompose)
+        made._register()
         made._registered = content
         _registered_ops[name] = made
-        _trace.forget_types()
         return made
 
     return register

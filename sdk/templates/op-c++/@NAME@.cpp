@@ -1,6 +1,8 @@
 // The op `@NAME@`: x / (1 + |x|), an example of an element-wise op. Its scalar program provides the
 // reference, the code on every device that compiles, and the decomposition. Replace it with yours,
-// or use .reference<f>() and .decompose<f>() instead.
+// or use .reference<f>() and .decompose<f>() instead. Its derivative would follow from the program,
+// too; .partial states a shorter one. An op without a scalar program or decomposition has rules of
+// its own: .jvp<f>(), .pull<f>(), or .no_derivative("why").
 #include <tenon/cpp/op.hpp>
 
 namespace {
@@ -15,6 +17,7 @@ constexpr tenon::OpDraft declare() {
       .example("@NAME@(f32[3] [-1, 0, 3]) -> f32[3] [-0.5, 0, 0.75]")
       .infer<tenon::infer_elementwise>()
       .scalar(arg(0) / (1 + abs(arg(0))))
+      .partial(0, 1 / ((1 + abs(arg(0))) * (1 + abs(arg(0)))))
       .decompose_scalar();
   return draft;
 }

@@ -33,6 +33,9 @@ struct PythonOp {
   tenon_result_def_t result = {};
   PyObject* infer = nullptr;
   PyObject* decompose = nullptr;
+  PyObject* pull = nullptr;  // null: none
+  PyObject* jvp = nullptr;
+  tenon_op_rules_t rules = {};
   tenon_op_def_t def = {};
   const tenon_op_def_t* list = nullptr;
   tenon_ops_t table = {};
@@ -88,6 +91,54 @@ tenon_code_t decompose_slot(void* self, const tenon_builder_t* builder, tenon_no
     if (values.size() != count) throw std::runtime_error("it gives another number of results now");
     std::copy(values.begin(), values.end(), out_results);
   });
+}
+
+// Lists of values for Python, with None for those that are absent.
+nb::list value_list(const tenon_value_t* values, uint32_t count) {
+  nb::list out;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (values[i] == TENON_NONE)
+      out.append(nb::none());
+    else
+      out.append(values[i]);
+  }
+  return out;
+}
+
+// A rule in Python: rule(trace, operands, results, attributes, given), where `given` are tangents
+// or cotangents. It returns a value or None for each of `count`.
+tenon_code_t run_rule(const PythonOp& op, PyObject* rule, const tenon_builder_t* builder,
+                      tenon_node_t node, const tenon_value_t* given, bool backwards,
+                      tenon_value_t* out) {
+  auto view = sized<tenon_node_view_t>();
+  const tenon_host_graph_t& g = *g_tables.graph;
+  if (const tenon_code_t code = g.node_view(g.self, builder->graph, node, &view)) return code;
+  return in_python(op.name, [&] {
+    const uint32_t given_count = backwards ? view.result_count : view.operand_count;
+    const uint32_t out_count = backwards ? view.operand_count : view.result_count;
+    const nb::list operands = value_list(view.operands, view.operand_count);
+    const nb::list results = value_list(view.results, view.result_count);
+    const nb::dict attrs = attributes_of(view.attrs, view.attr_count);
+    const nb::object trace = nb::cast(new Trace(*builder), nb::rv_policy::take_ownership);
+    const auto made = nb::cast<nb::list>(nb::borrow(rule)(
+        trace, operands, results, attrs, value_list(given, given_count)));
+    nb::cast<Trace&>(trace).close();
+    if (made.size() != out_count) throw std::runtime_error("its rule gives another number of arrays");
+    for (uint32_t i = 0; i < out_count; ++i)
+      out[i] = made[i].is_none() ? TENON_NONE : nb::cast<uint32_t>(made[i]);
+  });
+}
+
+tenon_code_t pull_slot(void* self, const tenon_builder_t* builder, tenon_node_t node,
+                       const uint8_t*, const tenon_value_t* cotangents,
+                       tenon_value_t* out) noexcept {
+  const auto& op = *static_cast<PythonOp*>(self);
+  return run_rule(op, op.pull, builder, node, cotangents, true, out);
+}
+tenon_code_t jvp_slot(void* self, const tenon_builder_t* builder, tenon_node_t node,
+                      const tenon_value_t* tangents, tenon_value_t* out) noexcept {
+  const auto& op = *static_cast<PythonOp*>(self);
+  return run_rule(op, op.jvp, builder, node, tangents, false, out);
 }
 
 void describe(PythonOp& op, const std::vector<AttrSpec>& attrs) {
@@ -169,7 +220,8 @@ tenon_code_t run_slot(void* self, tenon_graph_t* graph, const tenon_pass_context
 
 void register_op(const std::string& name, const std::string& summary,
                  const std::vector<std::string>& operands, const std::vector<AttrSpec>& attrs,
-                 const nb::object& infer, const nb::object& decompose) {
+                 const nb::object& infer, const nb::object& decompose, const nb::object& pull,
+                 const nb::object& jvp) {
   auto op = std::make_unique<PythonOp>();
   op->name = name;
   op->summary = summary;
@@ -179,9 +231,16 @@ void register_op(const std::string& name, const std::string& summary,
   make_plugin(*op, TENON_OPS_ID, "ops");
   op->infer = infer.ptr();
   op->decompose = decompose.ptr();
+  op->pull = pull.is_none() ? nullptr : pull.ptr();
+  op->jvp = jvp.is_none() ? nullptr : jvp.ptr();
+  if (op->pull != nullptr || op->jvp != nullptr) {
+    op->rules.size_bytes = sizeof op->rules;
+    op->rules.pull = op->pull != nullptr ? pull_slot : nullptr;
+    op->rules.jvp = op->jvp != nullptr ? jvp_slot : nullptr;
+    op->def.rules = &op->rules;
+  }
   register_plugin(op->plugin, op->manifest);
-  Py_INCREF(op->infer);
-  Py_INCREF(op->decompose);
+  for (PyObject* function : {op->infer, op->decompose, op->pull, op->jvp}) Py_XINCREF(function);
   (void)op.release();  // the host keeps it
 }
 
@@ -233,9 +292,10 @@ void bind_ops(nb::module_& m) {
   m.def("run_passes", run_passes, "graph"_a, "passes"_a);
   m.def("set_pipeline", set_pipeline, "passes"_a);
   m.def("register_op", register_op, "name"_a, "summary"_a, "operands"_a, "attrs"_a, "infer"_a,
-        "decompose"_a,
+        "decompose"_a, "pull"_a.none() = nb::none(), "jvp"_a.none() = nb::none(),
         nb::sig("def register_op(name: str, summary: str, operands: list[str], attrs: "
-                "list[tuple[str, int, bool, object]], infer: object, decompose: object) -> None"));
+                "list[tuple[str, int, bool, object]], infer: object, decompose: object, "
+                "pull: object = None, jvp: object = None) -> None"));
 }
 
 }  // namespace tenon::python
