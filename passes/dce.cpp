@@ -54,7 +54,8 @@ constexpr auto kPass =
     pass("dce", "Removes nodes with unused results.")
         .describe(
             "A node stays if it has an effect, if it is ordered by tokens, or if it "
-            "defines a symbol that a type mentions. Bodies of control flow are cleaned too: results "
+            "defines a symbol that a type mentions. Bodies of control flow are cleaned too: "
+            "results "
             "that nothing uses, values that only carry themselves on, and operands that no region "
             "uses are left out.")
         .example(kBefore, kAfter)

@@ -171,8 +171,8 @@ Status prune_regions(Node* old_node, int64_t* out_removed) {
   uint32_t next = 0;
   for (const bool kept : needs.yields) order.push_back(kept ? next++ : TENON_NONE);
   // A symbol of the node that a type mentions must stay defined: then the node stays as it is.
-  const tenon_code_t code = graph_api().node_replace(graph_api().self, node.graph(), node.id(),
-                                                     made.id(), order.data());
+  const tenon_code_t code =
+      graph_api().node_replace(graph_api().self, node.graph(), node.id(), made.id(), order.data());
   if (code != TENON_OK) return erase(made);
   *old_node = made;
   *out_removed = unused;

@@ -38,6 +38,13 @@ class Batching {
   Status by_loop(Builder& b, const Node& node);
   bool fits_roles(const Node& node, const tenon_op_def_t& op) const;
   bool depends(const Node& node) const;
+  // ---- Symbols that nodes of the old body defined, as the new body's nodes define them ----
+  void set_symbols(const Node& old, const Node& made);
+  Dim now(Dim d) const;
+  Dims now(Dims dims) const;
+  bool mentions_old_symbols(const Node& node) const;
+  std::vector<Attr> attributes(const Node& node) const;
+
   void set_results(const Node& old, const Node& made, bool is_batched);
 
   // ---- Control flow ----
@@ -58,6 +65,7 @@ class Batching {
   const Dim size_;
   const PassContext& context_;
   std::unordered_map<tenon_value_t, Sampled> now_;
+  std::unordered_map<tenon_symbol_t, Dim> symbols_;
 };
 
 }  // namespace tenon::passes

@@ -1,4 +1,5 @@
 // Nodes without regions on several samples.
+#include <algorithm>
 #include <deque>
 
 #include "batch.h"
@@ -76,7 +77,63 @@ bool Batching::depends(const Node& node) const {
   return false;
 }
 
+void Batching::set_symbols(const Node& old, const Node& made) {
+  const tenon_node_view_t from = old.view(), to = made.view();
+  for (uint32_t i = 0; i < std::min(from.symbol_count, to.symbol_count); ++i) {
+    auto view = sized<tenon_symbol_view_t>();
+    if (graph_api().symbol_view(graph_api().self, made.graph(), to.symbols[i], &view) == TENON_OK)
+      symbols_[from.symbols[i]] = Dim(made.graph(), view.dim);
+  }
+}
+
+Dim Batching::now(Dim d) const {
+  auto view = sized<tenon_dim_view_t>();
+  if (symbols_.empty() || !d.valid() || d.is_constant() ||
+      graph_api().dim_view(graph_api().self, size_.graph(), d.raw(), &view) != TENON_OK ||
+      view.op == TENON_DIM_CONSTANT)
+    return d;
+  if (view.op == TENON_DIM_SYMBOL) {
+    const auto at = symbols_.find(view.symbol);
+    return at == symbols_.end() ? d : at->second;
+  }
+  return Dim::make(view.op, now(Dim(size_.graph(), view.a)), now(Dim(size_.graph(), view.b)));
+}
+
+Dims Batching::now(Dims dims) const {
+  for (Dim& d : dims) d = now(d);
+  return dims;
+}
+
+bool Batching::mentions_old_symbols(const Node& node) const {
+  const tenon_node_view_t view = node.view();
+  for (uint32_t i = 0; i < view.attr_count; ++i) {
+    const tenon_attr_t& attr = view.attrs[i];
+    for (uint64_t k = 0; attr.kind == TENON_ATTR_DIMS && k < attr.count; ++k) {
+      const Dim d(node.graph(), attr.u.dims[k]);
+      if (!(now(d) == d)) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<Attr> Batching::attributes(const Node& node) const {
+  const tenon_node_view_t view = node.view();
+  std::vector<Attr> out;
+  for (uint32_t i = 0; i < view.attr_count; ++i) {
+    const tenon_attr_t& attr = view.attrs[i];
+    if (attr.kind != TENON_ATTR_DIMS) {
+      out.push_back(Attr(attr));
+      continue;
+    }
+    Dims dims;
+    for (uint64_t k = 0; k < attr.count; ++k) dims.push_back(Dim(node.graph(), attr.u.dims[k]));
+    out.push_back(Attr(sym_text(attr.name), now(dims)));
+  }
+  return out;
+}
+
 void Batching::set_results(const Node& old, const Node& made, bool is_batched) {
+  set_symbols(old, made);
   for (uint32_t r = 0; r < old.result_count(); ++r)
     set(old.result(r), {made.result(r), is_batched});
 }
@@ -94,6 +151,14 @@ Status Batching::node(Builder& b, const Node& node) {
   const tenon_op_def_t* op = op_of(node);
   if (op == nullptr) return refuse(node, "T0411", "its plugin is missing");
   if (node.view().region_count != 0) return regions(b, node);
+  if (!symbols_.empty() && mentions_old_symbols(node)) {
+    Builder here = Builder::before(node);
+    const Node other = here.build_node(node.op(), node.operands(), attributes(node));
+    TENON_TRY(here.status());
+    TENON_TRY(this->node(b, other));
+    for (uint32_t r = 0; r < node.result_count(); ++r) set(node.result(r), at(other.result(r)));
+    return {};
+  }
   if (!depends(node)) return copy(b, node);
   if ((op->traits & TENON_TRAIT_ELEMENTWISE) != 0) return element_wise(b, node);
   if (op->rules != nullptr && op->rules->batch != nullptr) return by_rule(b, node, *op);
@@ -106,7 +171,7 @@ Status Batching::node(Builder& b, const Node& node) {
 Status Batching::copy(Builder& b, const Node& node) {
   std::vector<Value> operands;
   for (const Value v : node.operands()) operands.push_back(at(v).value);
-  set_results(node, b.build_node(node.op(), operands, attributes_without(node, {})), false);
+  set_results(node, b.build_node(node.op(), operands, attributes(node)), false);
   return b.status();
 }
 
@@ -121,12 +186,12 @@ Status Batching::element_wise(Builder& b, const Node& node) {
     } else if (!now.is_batched) {
       operands.push_back(now.value);
     } else {
-      Dims shape = node.result().dims();
+      Dims shape = this->now(node.result().dims());
       shape.insert(shape.begin(), size_);
       operands.push_back(b.broadcast(now.value, shape, std::vector<int64_t>{0}));
     }
   }
-  set_results(node, b.build_node(node.op(), operands, attributes_without(node, {})), true);
+  set_results(node, b.build_node(node.op(), operands, attributes(node)), true);
   return b.status();
 }
 
@@ -192,7 +257,7 @@ Status Batching::by_loop(Builder& b, const Node& node) {
     if (now.is_batched) slices.push_back(now.value);
     inside.push_back(now.is_batched ? body.argument_of_slice(now.value) : now.value);
   }
-  const Node one = body.builder().build_node(node.op(), inside, attributes_without(node, {}));
+  const Node one = body.builder().build_node(node.op(), inside, attributes(node));
   TENON_TRY(body.builder().status());
   std::vector<Value> yields;
   for (uint32_t r = 0; r < one.result_count(); ++r) yields.push_back(one.result(r));

@@ -70,7 +70,7 @@ Status Batching::body(Builder& b, Region old, const std::vector<bool>& flags, Bu
   Body made(b);
   const std::vector<Value> arguments = old.arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
-    Dims dims = arguments[i].dims();
+    Dims dims = now(arguments[i].dims());
     if (flags[i]) dims.insert(dims.begin(), size_);
     Value v;
     TENON_TRY(argument(made.region(), {arguments[i].dtype(), dims}, "", &v));
@@ -115,8 +115,8 @@ Status Batching::scan(Builder& b, const Node& node) {
   TENON_TRY(inside.status());
   const Region region(node.graph(), inside.raw().region);
   TENON_TRY(yield(region, results));
-  const Node made =
-      b.build_node("scan", operands, attributes_without(node, {}), std::vector<Region>{region});
+  const Node made = b.build_node("scan", operands, attributes(node), std::vector<Region>{region});
+  set_symbols(node, made);
   for (uint32_t r = 0; r < node.result_count() && b.status().ok(); ++r) {
     if (r < carried)
       set(node.result(r), {made.result(r), flags[r]});
@@ -173,8 +173,9 @@ Status Batching::repeat(Builder& b, const Node& node) {
   TENON_TRY(inside.status());
   const Region region(node.graph(), inside.raw().region);
   TENON_TRY(yield(region, next));
-  const Node made = b.build_node("while", operands, attributes_without(node, {}),
-                                 std::vector<Region>{condition, region});
+  const Node made =
+      b.build_node("while", operands, attributes(node), std::vector<Region>{condition, region});
+  set_symbols(node, made);
   for (uint32_t r = 0; r < node.result_count() && b.status().ok(); ++r) {
     if (r < carried)
       set(node.result(r), {made.result(r), flags[r]});
@@ -218,9 +219,10 @@ Status Batching::branch(Builder& b, const Node& node) {
     made.push_back(Region(node.graph(), inside.raw().region));
     TENON_TRY(yield(made.back(), values));
   }
-  const Node now = b.build_node("switch", operands, attributes_without(node, {}), made);
+  const Node built = b.build_node("switch", operands, attributes(node), made);
+  set_symbols(node, built);
   for (uint32_t r = 0; r < results.size() && b.status().ok(); ++r)
-    set(node.result(r), {now.result(r), results[r]});
+    set(node.result(r), {built.result(r), results[r]});
   return b.status();
 }
 
@@ -287,8 +289,7 @@ Status Batching::sample_by_sample(Builder& b, const Node& node) {
     TENON_TRY(branch_body.yield(made));
     regions.push_back(branch_body.region());
   }
-  const Node inner =
-      one.builder().build_node("switch", arguments, attributes_without(node, {}), regions);
+  const Node inner = one.builder().build_node("switch", arguments, attributes(node), regions);
   TENON_TRY(one.builder().status());
   std::vector<Value> yields;
   for (uint32_t r = 0; r < inner.result_count(); ++r) yields.push_back(inner.result(r));
@@ -312,8 +313,7 @@ Status Batching::call(Builder& b, const Node& node) {
   for (const Sampled& v : yields) values.push_back(v.value);
   const Region region(node.graph(), inside.raw().region);
   TENON_TRY(yield(region, values));
-  const Node made =
-      b.build_node("call", operands, attributes_without(node, {}), std::vector<Region>{region});
+  const Node made = b.build_node("call", operands, attributes(node), std::vector<Region>{region});
   for (uint32_t r = 0; r < yields.size() && b.status().ok(); ++r)
     set(node.result(r), {made.result(r), yields[r].is_batched});
   return b.status();
