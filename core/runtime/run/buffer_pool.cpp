@@ -1,6 +1,6 @@
-#include <algorithm>
+#include "core/runtime/run/buffer_pool.h"
 
-#include "core/runtime/run/run.h"
+#include <algorithm>
 
 namespace tenon::runtime {
 

@@ -12,97 +12,13 @@
 #include "core/runtime/device/native.h"
 #include "core/runtime/device/queue.h"
 #include "core/runtime/device/relay.h"
+#include "core/runtime/run/arguments.h"
+#include "core/runtime/run/buffer_pool.h"
 #include "core/runtime/run/plan.h"
 #include "core/runtime/run/repeat.h"
 #include "core/runtime/run/trace.h"
-#include "core/runtime/values/tensor.h"
 
 namespace tenon::runtime {
-
-struct RunStatistics {
-  uint64_t arena_bytes = 0;              // that this run used: workspaces and outputs
-  uint64_t arena_lower_bound_bytes = 0;  // peak of live bytes, as far as devices report it
-  uint64_t transferred_bytes = 0;
-  uint64_t direct_bytes = 0;    // between devices of one plugin, without the host
-  uint64_t filled_bytes = 0;    // one element repeated: made by the device, not transferred
-  uint64_t copied_bytes = 0;    // outputs that are inputs, into memory of their own
-  uint64_t repacked_bytes = 0;  // strided inputs that were made dense
-  double run_ms = 0;
-};
-
-// Buffers of one device for one Runner, reused by later steps and runs, and by other Runners
-// between its own calls: a forward and a backward program hold what the larger one needs, not both.
-class BufferPool {
- public:
-  // wait: ends the work that may still use returned buffers, or fails with the reason.
-  BufferPool(std::shared_ptr<Device> device, std::function<Status()> wait)
-      : device_(std::move(device)), wait_(std::move(wait)) {}
-  BufferPool(BufferPool&&) = default;  // not while they are offered
-  ~BufferPool() { withdraw(); }
-  // If the device is out of memory, waits and frees unused buffers. Fails as `wait` and
-  // Buffer::allocate do. *out_used: earlier work of the run may still use it. leaves: it may not
-  // come back.
-  Result<std::shared_ptr<Buffer>> take(uint64_t size_bytes, bool* out_used = nullptr,
-                                       bool leaves = false);
-  void give_back(std::shared_ptr<Buffer> buffer);
-  // The buffer was taken from here and does not come back.
-  void forget(const Buffer& buffer) { held_bytes_ -= buffer.size_bytes(); }
-  // The buffer was made elsewhere and comes back here.
-  void adopt(const Buffer& buffer) { held_bytes_ += buffer.size_bytes(); }
-  // No earlier work uses what was given back so far.
-  void begin_run();
-  // Frees buffers that the run just ended did not use.
-  void end_run();
-  // Between these two any thread may take free buffers from here, and nothing else may be done with
-  // it. Only devices whose work has finished when a call returns are concerned.
-  void offer();
-  void withdraw();
-  uint64_t held_bytes() const { return held_bytes_; }
-
- private:
-  struct Free {
-    std::shared_ptr<Buffer> buffer;
-    bool used = true;  // in this run
-  };
-  Free* best_fit(uint64_t size_bytes, uint64_t slack_bytes);
-  std::shared_ptr<Buffer> remove(Free* free);
-  std::shared_ptr<Buffer> take_offered(uint64_t size_bytes, uint64_t slack_bytes);
-  std::shared_ptr<Device> device_;
-  std::function<Status()> wait_;
-  std::vector<Free> free_;
-  uint64_t held_bytes_ = 0;
-  bool offered_ = false;
-};
-
-// An input: the caller's array or a tensor.
-struct Argument {
-  const tenon_array_t* array = nullptr;  // for a tensor its type and dims, and no data
-  Tensor* tensor = nullptr;              // null: `array` has the data
-  bool donated = false;  // the run may have the tensor's memory: gone once the run has succeeded,
-                         // or an output was written to it
-};
-
-// The value of a symbolic size, which may follow from no input.
-struct GivenSize {
-  std::string_view name;
-  int64_t value = 0;
-};
-
-// Memory of the caller that an output may be made in. Nothing else of the run lies in it, but for
-// one input.
-struct Home {
-  void* data = nullptr;  // null: the output has none
-  uint64_t size_bytes = 0;
-  // An array of the run that has exactly this memory: the output may replace it while it is read.
-  uint32_t input = UINT32_MAX;
-};
-
-struct OutputArray {
-  const void* data = nullptr;  // null: it stays on its device
-  std::vector<int64_t> dims;
-  tenon_dtype_t dtype = TENON_DTYPE_NONE;
-  std::shared_ptr<Tensor> tensor;  // once it was detached, if it stays
-};
 
 class Runner {
  public:
