@@ -1,10 +1,10 @@
-// The buffers of a Runner that are free between steps and between runs.
+// The memory of a Runner: buffers of its devices and memory of the host.
 #pragma once
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include "core/runtime/device/device.h"
+#include "core/runtime/run/run_state.h"
 
 namespace tenon::runtime {
 
@@ -50,6 +50,45 @@ class BufferPool {
   std::vector<Free> free_;
   uint64_t held_bytes_ = 0;
   bool offered_ = false;
+};
+
+// A pool for each device, the sizes of workspaces, and host memory. Where memory is short, asks
+// others for what they keep without need.
+class RunMemory {
+ public:
+  // wait: ends the work of a device that may still use returned buffers, or fails with the reason.
+  RunMemory(const Plan& plan, std::function<Status(uint32_t device)> wait);
+  RunMemory(const RunMemory&) = delete;
+
+  // reclaim: frees memory that others keep without need; false if there was none.
+  void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
+  void begin_run();
+  // Returns the bytes that the run has used.
+  uint64_t end_run();
+  // Both as those of BufferPool.
+  void offer();
+  void withdraw();
+
+  BufferPool& pool(uint32_t device) { return devices_[device].pool; }
+  Result<std::shared_ptr<Buffer>> take(uint32_t device, uint64_t size_bytes,
+                                       bool* out_used = nullptr, bool leaves = false);
+  Result<std::shared_ptr<Buffer>> take_workspace(uint32_t device, uint64_t size_bytes);
+  Result<std::shared_ptr<std::byte>> take_host(uint64_t size_bytes, bool zeroed);
+  // Empties the place. A buffer of a pool goes back to it.
+  void release(uint32_t device, SlotPlace& place);
+
+ private:
+  struct OfDevice {
+    BufferPool pool;
+    // The largest of this run so far, and of the run before: every step takes as much, so that one
+    // buffer serves all of them.
+    uint64_t workspace_bytes = 0, last_workspace_bytes = 0;
+  };
+  template <class Take>
+  auto or_reclaimed(Take take);
+  std::function<Status(uint32_t device)> wait_;
+  std::function<bool()> reclaim_;
+  std::vector<OfDevice> devices_;
 };
 
 }  // namespace tenon::runtime
