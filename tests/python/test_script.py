@@ -52,9 +52,9 @@ def test_a_result_that_is_not_there(add):
 
 @pytest.fixture
 def fresh_choice():
-    tenon._host._first_present.cache_clear()
+    tenon._devices._first_present.cache_clear()
     yield
-    tenon._host._first_present.cache_clear()
+    tenon._devices._first_present.cache_clear()
 
 
 def test_the_first_device_that_is_present(caplog, fresh_choice):
@@ -117,12 +117,12 @@ def test_threads_of_a_model():
 def test_metadata(tmp_path):
     proto = onnx.load(MODELS / "mlp.onnx")
     proto.producer_name, proto.doc_string, proto.model_version = "here", "says what", 300
-    proto.metadata_props.add(key="author", value="somebody")
+    proto.metadata_props.add(key="author", value="the author")
     onnx.save(proto, tmp_path / "m.onnx")
     model = tenon.load(tmp_path / "m.onnx", "cpu")
     data = model.metadata
     assert (data["format"], data["producer"], data["description"]) == ("onnx", "here", "says what")
-    assert data["version"] == 300 and data["properties"] == {"author": "somebody"}
+    assert data["version"] == 300 and data["properties"] == {"author": "the author"}
     assert data["opsets"][""] == proto.opset_import[0].version
     assert data["ir_version"] == proto.ir_version
     assert pickle.loads(pickle.dumps(model)).metadata == data

@@ -11,6 +11,7 @@ protocol, and gives arrays of the same kind, without a copy where the layout all
 this module starts nothing; the first use finds the plugins.
 """
 
+from tenon._devices import get_num_threads, set_num_threads
 from tenon._errors import (
     Cancelled,
     DataError,
@@ -21,14 +22,7 @@ from tenon._errors import (
     UnsupportedError,
     UsageError,
 )
-from tenon._host import (
-    devices,
-    get_num_threads,
-    plugins,
-    set_num_threads,
-    tensor,
-    when_opened,
-)
+from tenon._host import devices, plugins, tensor, when_opened
 from tenon._model import Explanation, LastRun, Model, Port, Profile, Run, load
 from tenon._native import Results, Tensor
 from tenon._version import __version__ as __version__

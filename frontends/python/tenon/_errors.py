@@ -139,21 +139,6 @@ def _of_host(code: str) -> str:
     return str(rows[0]["what_to_do"]) if rows else ""
 
 
-def device_text(device: object) -> str:
-    """What the host takes for an argument `device=`."""
-    if device is None:
-        return ""
-    if isinstance(device, str):
-        return device
-    if isinstance(device, (list, tuple)):
-        return _host.first_present(device)
-    raise UsageError(
-        'device= is a text, with commas between devices that share the nodes ("sim,cpu"), or a list, of '
-        f'which the first that is present is used (["cuda", "cpu"]); {type(device).__name__} was given',
-        "T0004",
-    )
-
-
 def flag(name: str, value: object) -> bool:
     """The value of an argument that is True or False. A text such as "no" would count as True."""
     if value is True or value is False:

@@ -60,7 +60,7 @@ def _pair(message: bytes) -> tuple[str, Any]:
 
 
 def _fields(file: BinaryIO, size: int, skip: int = 0) -> Iterator[tuple[int, int | bytes]]:
-    """Fields and their values up to the end, or to what is no protobuf: the file was loaded already."""
+    """Fields and their values up to the end, or to a part that cannot be read: the file was loaded already."""
     while file.tell() < size:
         tag = _varint(file)
         field, kind = tag >> 3, tag & 7

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from tenon import _host, _native
-from tenon._errors import Error, UnsupportedError, UsageError, device_text, flag
+from tenon._devices import device_text, thread_number
+from tenon._errors import Error, UnsupportedError, UsageError, flag
 from tenon._files import write
 from tenon._progress import watched
 
@@ -455,7 +456,7 @@ def model_of(
     recipe.device = device_text(device)
     recipe.no_fallback = not fallback
     recipe.deterministic = deterministic
-    recipe.threads = 0 if threads is None else _host.thread_number("threads", threads)
+    recipe.threads = 0 if threads is None else thread_number("threads", threads)
     recipe.device_options = [(key, str(value)) for key, value in (options or {}).items()]
     recipe._graph = graph
     return Model(recipe)
@@ -483,8 +484,9 @@ def load(
     "sim,cpu". A list is of alternatives: the first that this machine has is used, and a line of the
     log says which. None: where it costs least. `threads`: at most so many compute a call.
 
-    `dims` gives values of symbolic sizes that follow from no input. `values` makes inputs constants ({"axes": [1]}). `overrides` names initializers of an ONNX file
-    that are inputs, too, and are then given as such. `options` are the devices' ({"cpu.opt": 2}).
+    `dims` gives values of symbolic sizes that follow from no input. `values` makes inputs constants
+    ({"axes": [1]}). `overrides` names initializers of an ONNX file that are inputs, too, and are then
+    given as such. `options` are the devices' ({"cpu.opt": 2}).
     `fallback=False` forbids nodes on other devices than the named ones. `deterministic=True` gives
     the same bits on every instruction set.
 
@@ -505,7 +507,7 @@ def load(
         )  # fmt: skip
     _host.open()
     recipe = _Recipe()
-    recipe.threads = 0 if threads is None else _host.thread_number("threads", threads)
+    recipe.threads = 0 if threads is None else thread_number("threads", threads)
     recipe.device = device_text(device)
     recipe.no_fallback = not flag("fallback", fallback)
     recipe.deterministic = flag("deterministic", deterministic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from tenon import _host
+from tenon import _devices, _host
 from tenon._version import __version__
 
 # Packages that Tenon exchanges arrays or models with.
@@ -30,7 +30,7 @@ def versions() -> str:
         f"tenon: {__version__}",
         f"python: {platform.python_version()} ({sys.executable})",
         f"system: {platform.platform()}, {os.cpu_count()} processors",
-        f"threads: {_host.get_num_threads()}",
+        f"threads: {_devices.get_num_threads()}",
     ]
     lines += [f"{name}: {version}" for name in _PACKAGES if (version := _version_of(name))]
     lines += [

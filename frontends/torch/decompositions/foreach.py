@@ -23,12 +23,13 @@ _PREFIX = "_foreach_"
 def foreach() -> dict[Any, Callable[..., Any]]:
     """The decompositions, by overload: of all that return new tensors."""
     found: dict[Any, Callable[..., Any]] = {}
-    for name in dir(aten):
-        if name.startswith(_PREFIX) and not name.endswith("_"):
-            packet = getattr(aten, name)
-            for overload in map(packet.__getattr__, packet.overloads()):
-                if not overload._schema.is_mutable:
-                    found[overload] = _of_each(overload, name.removeprefix(_PREFIX))
+    for qualified in torch._C._dispatch_get_all_op_names():
+        if not qualified.startswith(f"aten::{_PREFIX}"):
+            continue
+        name, _, overload_name = qualified.removeprefix("aten::").partition(".")
+        overload = getattr(getattr(aten, name), overload_name or "default")
+        if not overload._schema.is_mutable:
+            found[overload] = _of_each(overload, name.removeprefix(_PREFIX))
     return found
 
 
@@ -39,7 +40,8 @@ def _of_each(overload: Any, name: str) -> Callable[..., list[Tensor]]:
     listed = {a.name for a in arguments if str(a.type).startswith("List[")}
 
     def decomposed(*args: Any, **kwargs: Any) -> list[Tensor]:
-        given = {a.name: value for a, value in zip(arguments, args)} | kwargs
+        given = {a.name: a.default_value for a in arguments if a.has_default_value()}
+        given |= {a.name: value for a, value in zip(arguments, args)} | kwargs
         lists = {key: list(value) for key, value in given.items() if key in listed}
         if overload._overloadname == "Tensor" and "scalars" in given:
             lists["scalars"] = list(given["scalars"].unbind())
@@ -54,8 +56,8 @@ def _of_each(overload: Any, name: str) -> Callable[..., list[Tensor]]:
 
 
 def _call(single: Any, name: str, arguments: Any, values: dict[str, Any]) -> Tensor:
-    by_place = [values[a.name] for a in arguments if a.name in values and not a.kwarg_only]
-    by_name = {a.name: values[a.name] for a in arguments if a.kwarg_only and a.name in values}
+    by_place = [values[a.name] for a in arguments if not a.kwarg_only]
+    by_name = {a.name: values[a.name] for a in arguments if a.kwarg_only}
     if name in ("addcmul", "addcdiv") and len(by_place) == 4:  # the factor has a name there
         value = by_place.pop()
         if isinstance(value, torch.Tensor):
@@ -85,8 +87,6 @@ _SPECIAL: dict[str, Callable[..., Tensor]] = {
     "norm": _norm,
     "powsum": _power_sum,
     "zero": torch.zeros_like,
-    "maximum": lambda x, y: torch.clamp_min(x, y),
-    "minimum": lambda x, y: torch.clamp_max(x, y),
-    "trunc": torch.trunc,
-    "frac": torch.frac,
+    "maximum": torch.clamp_min,
+    "minimum": torch.clamp_max,
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tenon._errors import device_text, near
+from tenon._devices import device_text
+from tenon._errors import near
 from tenon._host import open
 from tenon._native import hash_part, sample, use_openmp
 from tenon._progress import Progress, watched
