@@ -112,7 +112,14 @@ PACKAGES = {"tenon.torch": "frontends/torch", "tenon": "frontends/python/tenon"}
 # modules of tenon whose names have no underscore. Modules that are in no room may import all.
 PUBLIC = "public"
 PYTHON_ROOMS = {
-    "tenon.builder": ["tenon._errors", "tenon._host", "tenon._model", "tenon._native"],
+    "tenon.builder": [
+        "tenon._devices",
+        "tenon._errors",
+        "tenon._host",
+        "tenon._model",
+        "tenon._native",
+        "tenon._progress",
+    ],  # fmt: skip
     "tenon._eager": ["tenon._errors", "tenon._native", "tenon.builder"],
     "tenon.xp": ["tenon._errors", "tenon._host", "tenon._native", "tenon.builder", "tenon._eager"],
     "tenon.torch.graph": [PUBLIC],

@@ -31,8 +31,22 @@ uint32_t threads_count(void*) {
 void threads_use_team(void*, const tenon_team_t* team) {
   use_team(team);
 }
-constexpr tenon_host_threads_t kThreads = {sizeof(kThreads), nullptr, threads_parallel,
-                                           threads_count, threads_use_team};
+tenon_code_t threads_set_count(void*, uint32_t count) {
+  return guarded([&] {
+    if (count > kThreadCountMax) {
+      return to_abi(error(TENON_INVALID_ARGUMENT, "T0004",
+                          "{} threads are more than the {} of a pool", count, kThreadCountMax));
+    }
+    set_thread_count(count);
+    return tenon_code_t{TENON_OK};
+  });
+}
+uint32_t threads_limit(void*, uint32_t count) {
+  return limit_threads(count);
+}
+constexpr tenon_host_threads_t kThreads = {sizeof(kThreads), nullptr,          threads_parallel,
+                                           threads_count,    threads_use_team, threads_set_count,
+                                           threads_limit};
 
 // ---- Cache ----
 

@@ -264,9 +264,9 @@ Status check_rules(const tenon_op_def_t& def) {
                   fmt::format("op {}: {}", quoted(from_abi_str(def.name)), why));
   };
   if ((rules.linear != 0 || rules.bilinear != 0) != (rules.transpose != nullptr))
-    return bad("operands in which it is linear and the rule `transpose` go together");
+    return bad("a mask of linearity and the rule for its cotangents go together");
   if ((rules.linear & rules.bilinear) != 0)
-    return bad("an operand is linear together with others, or alone, and not both");
+    return bad("an operand is in one mask of linearity, not in both");
   const uint32_t beyond = def.operand_count >= 32 ? 0 : ~((1u << def.operand_count) - 1);
   if (((rules.linear | rules.bilinear | rules.batched) & beyond) != 0)
     return bad("a mask of its rules names an operand that it does not have");

@@ -15,6 +15,7 @@ PART = os.environ.get("CHECK_FULL") == "0"
 # What that part leaves to ./check --full. Tests that take long for what they find:
 ONLY_IN_FULL = {
     "test_diffusers.py::test_forward",
+    "test_docs.py::test_training_with_other_libraries",
     "test_flex.py::test_rows_of_any_number",
     "test_aot_cache.py::test_options_are_part_of_the_key",
     "test_aot_cache.py::test_sizes_that_change_are_traced_again",
@@ -35,6 +36,7 @@ ONE_OF = {
     "test_complex.py": 2,
     "test_control.py": 2,
     "test_data_sizes.py": 2,
+    "test_day.py": 2,
     "test_linalg.py": 3,
     "test_mixed_types.py": 2,
     "test_quantised.py": 3,

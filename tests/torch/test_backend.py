@@ -254,7 +254,6 @@ def test_options(graphs):
     "given, message",
     [
         ({"mode": "bogus"}, "no mode 'bogus'"),
-        ({"mode": "max-autotune"}, "no mode 'max-autotune'"),
         ({"options": {"freezing": "yes"}}, "freezing is 'yes'"),
         ({"options": {"stable": 1}}, "stable is 1"),
         ({"options": {"deterministic": None}}, "deterministic is None"),

@@ -5,17 +5,31 @@ import pathlib
 import re
 import shutil
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "guide" / "torch.md"
 
 
-def test_page(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+def run(page):
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+    assert blocks
     names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, str(PAGE), "exec"), names)
-    assert blocks and (tmp_path / "net.tpk").exists()
+        exec(compile(block, str(page), "exec"), names)
+
+
+def test_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(PAGE)
+    assert (tmp_path / "net.tpk").exists()
+
+
+def test_training_with_other_libraries(tmp_path, monkeypatch):
+    pytest.importorskip("accelerate")
+    pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    run(PAGE.with_name("torch_training.md"))
 
 
 def test_notebook(tmp_path, monkeypatch):

@@ -24,7 +24,6 @@ namespace tenon {
 namespace {
 
 constexpr uint32_t kSlotCount = 8;  // regions that run at once; further ones run inline
-constexpr uint32_t kThreadsMax = 1024;
 constexpr int64_t kChunksPerThread =
     16;  // many, so that a thread that lost its core, or took the last chunk, delays little
 constexpr int64_t kSpinNs = 50'000;  // longer than the gap between two kernels of a plan
@@ -45,6 +44,7 @@ constexpr uint64_t tickets_left(uint64_t state) {
 constexpr uint32_t kFewChunksPerThread = 2;
 
 thread_local bool tls_in_region = false;
+thread_local uint32_t tls_limit = 0;
 thread_local FloatControl tls_region_control = kFloatDefault;
 
 int64_t now_ns() {
@@ -120,6 +120,7 @@ std::atomic<Pool*> g_pool{nullptr};
 std::atomic<bool> g_making{false};
 std::atomic<uint32_t> g_requested{0};
 std::atomic<const tenon_team_t*> g_team{nullptr};
+std::atomic<const tenon_team_t*> g_lent{nullptr};  // also while a stated number has the pool
 std::atomic<bool> g_team_busy{false};
 // Pools are not freed: a region or a worker may still be using one. There are few, one for each
 // change of size.
@@ -317,17 +318,17 @@ bool number_is_stated() {
 }
 
 uint32_t wanted_threads(uint32_t cpus) {
-  if (uint32_t requested = g_requested.load()) return std::min(requested, kThreadsMax);
+  if (uint32_t requested = g_requested.load()) return std::min(requested, kThreadCountMax);
   if (auto text = env("TENON_NUM_THREADS")) {
     uint64_t value = 0;
     if (parse_u64(*text, &value) && value >= 1)
-      return static_cast<uint32_t>(std::min<uint64_t>(value, kThreadsMax));
+      return static_cast<uint32_t>(std::min<uint64_t>(value, kThreadCountMax));
     if (log_once("TENON_NUM_THREADS")) {
       log_warning("threads", "TENON_NUM_THREADS={} is not a number from 1; the default is used",
                   quoted(*text));
     }
   }
-  return std::min(cpus, kThreadsMax);
+  return std::min(cpus, kThreadCountMax);
 }
 
 // Only the forking thread exists in a forked child: the old pool is abandoned, and a new one is
@@ -336,6 +337,7 @@ void after_fork_in_child() {
   if (Pool* old = g_pool.exchange(nullptr)) retire(old);
   g_making.store(false);
   g_team.store(nullptr);  // its threads are gone, too
+  g_lent.store(nullptr);
   g_team_busy.store(false);
 }
 
@@ -449,6 +451,7 @@ void work_as_team(const tenon_team_t& team, Pool& pool, Slot& slot) {
 
 void use_team(const tenon_team_t* team) {
   pool();  // which registers what a forked child does
+  g_lent.store(team);
   g_team.store(number_is_stated() ? nullptr : team, std::memory_order_release);
 }
 
@@ -471,13 +474,21 @@ uint32_t thread_count() {
 
 void set_thread_count(uint32_t count) {
   g_requested.store(count);
-  if (count != 0) g_team.store(nullptr);
+  g_team.store(number_is_stated() ? nullptr : g_lent.load(), std::memory_order_release);
   Pool* old = g_pool.exchange(nullptr);
   if (old == nullptr) return;
   retire(old);
   old->stop.store(true);  // its threads end the next time they check
   old->epoch.fetch_add(1);
-  futex_wake(&old->epoch, kThreadsMax);
+  futex_wake(&old->epoch, kThreadCountMax);
+}
+
+uint32_t limit_threads(uint32_t count) {
+  return std::exchange(tls_limit, count);
+}
+
+uint32_t thread_limit() {
+  return tls_limit;
 }
 
 bool in_parallel_region() {
@@ -493,8 +504,9 @@ tenon_code_t parallel(tenon_range_fn_t fn, void* context, int64_t n, int64_t gra
   const int64_t pieces = kChunksPerThread * p.thread_total;
   const int64_t chunk = std::max(grain, n / pieces + (n % pieces != 0));
   const TeamLoan team;
+  const uint32_t most = tls_limit == 0 ? p.thread_total : std::min(tls_limit, p.thread_total);
   const bool alone =
-      p.thread_total == 1 || (team.get() != nullptr && team.get()->count(team.get()->self) < 2);
+      most == 1 || (team.get() != nullptr && team.get()->count(team.get()->self) < 2);
   Slot* slot = alone ? nullptr : take_slot(p);
   if (slot == nullptr) return run_inline(fn, context, n, chunk, false);
   slot->fn = fn;
@@ -502,13 +514,14 @@ tenon_code_t parallel(tenon_range_fn_t fn, void* context, int64_t n, int64_t gra
   slot->n = n;
   slot->chunk = chunk;
   slot->chunks = static_cast<uint32_t>(n / chunk + (n % chunk != 0));
-  slot->in_shares = slot->chunks > kFewChunksPerThread * p.thread_total;
+  // A limit is one of tickets, which admit workers where chunks are in shares.
+  slot->in_shares = most < p.thread_total || slot->chunks > kFewChunksPerThread * p.thread_total;
   if (slot->in_shares) slot->region += kOneRegion;
   slot->control = tls_region_control;
   slot->operation = current_operation();
   slot->code.store(TENON_OK, std::memory_order_relaxed);
   // The caller's first ticket is claimed from the start.
-  const uint64_t tickets = slot->in_shares ? p.thread_total : slot->chunks;
+  const uint64_t tickets = slot->in_shares ? most : slot->chunks;
   slot->state.store(kOpen | ((tickets - 1) * kOneTicket), std::memory_order_release);
   if (team.get() != nullptr) {
     work_as_team(*team.get(), p, *slot);

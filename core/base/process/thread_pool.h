@@ -26,9 +26,28 @@ namespace tenon {
 // safe.
 uint32_t thread_count();
 
-// Sets the size of the pool (a session setting); 0 returns to the default. Regions in flight finish
-// on the old threads. Threads: safe.
+// Sets the size of the pool (a session setting); 0 returns to the default, and to the team that was
+// lent. Regions in flight finish on the old threads. Threads: safe.
 void set_thread_count(uint32_t count);
+constexpr uint32_t kThreadCountMax = 1024;
+
+// At most so many threads take part in the regions that the calling thread begins, itself included;
+// 0: no limit. Returns the limit before.
+uint32_t limit_threads(uint32_t count);
+
+// The same for a scope.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(uint32_t count) : before_(limit_threads(count)) {}
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+  ~ThreadLimit() { limit_threads(before_); }
+
+ private:
+  const uint32_t before_;
+};
+// The limit of the calling thread, for work that it hands to another one.
+uint32_t thread_limit();
 
 // Regions that begin from now on run on the team's threads, as host.h says; null: on the pool.
 // Threads: safe.

@@ -46,6 +46,31 @@ TEST_F(PoolTest, EachElementOnceAndWorkersAreDistinct) {
   }
 }
 
+// A limit held only where chunks are in shares, so a region with few chunks had every thread.
+TEST_F(PoolTest, ALimitBoundsTheThreadsOfARegion) {
+  set_thread_count(4);
+  for (uint32_t limit : {1u, 2u, 3u, 9u}) {
+    const ThreadLimit scope(limit);
+    for (int64_t n : {3, 8, 64, 5000}) {
+      std::atomic<uint32_t> inside{0}, most{0};
+      std::atomic<int64_t> elements{0};
+      ASSERT_EQ(parallel_for(n, 1,
+                             [&](uint32_t, int64_t begin, int64_t end) {
+                               const uint32_t now = inside.fetch_add(1) + 1;
+                               for (uint32_t seen = most; seen < now;)
+                                 if (most.compare_exchange_weak(seen, now)) break;
+                               usleep(50);
+                               elements += end - begin;
+                               inside.fetch_sub(1);
+                             }),
+                TENON_OK);
+      EXPECT_EQ(elements, n);
+      EXPECT_LE(most, limit);
+    }
+  }
+  EXPECT_EQ(thread_limit(), 0u);
+}
+
 TEST_F(PoolTest, FirstFailureReachesTheCaller) {
   set_thread_count(4);
   tenon_code_t code =
@@ -292,6 +317,16 @@ TEST_F(TeamTest, AStatedNumberHasThePool) {
   use_team(&team_.table);
   EXPECT_TRUE(all_once(64, 1));
   EXPECT_EQ(team_.runs, 0u);
+}
+
+TEST_F(TeamTest, TheDefaultNumberHasTheTeamAgain) {
+  use_team(&team_.table);
+  set_thread_count(2);
+  EXPECT_TRUE(all_once(64, 1));
+  EXPECT_EQ(team_.runs, 0u);
+  set_thread_count(0);
+  EXPECT_TRUE(all_once(64, 1));
+  EXPECT_EQ(team_.runs, thread_count() > 1 ? 1u : 0u);
 }
 
 TEST_F(TeamTest, AForkedChildHasThePool) {

@@ -1,6 +1,6 @@
-#include <algorithm>
+#include "core/runtime/run/buffer_pool.h"
 
-#include "core/runtime/run/run.h"
+#include <algorithm>
 
 namespace tenon::runtime {
 
@@ -111,6 +111,73 @@ void BufferPool::end_run() {
     free_[i] = std::move(free_.back());
     free_.pop_back();
   }
+}
+
+// ---- RunMemory ----
+
+RunMemory::RunMemory(const Plan& plan, std::function<Status(uint32_t device)> wait)
+    : wait_(std::move(wait)) {
+  for (uint32_t d = 0; d < plan.devices.size(); ++d)
+    devices_.push_back({BufferPool(plan.devices[d], [this, d] { return wait_(d); })});
+}
+
+void RunMemory::begin_run() {
+  for (OfDevice& device : devices_) {
+    device.pool.begin_run();
+    device.last_workspace_bytes = std::exchange(device.workspace_bytes, 0);
+  }
+}
+
+uint64_t RunMemory::end_run() {
+  uint64_t held_bytes = 0;
+  for (OfDevice& device : devices_) {
+    held_bytes += device.pool.held_bytes();
+    device.pool.end_run();
+  }
+  return held_bytes;
+}
+
+void RunMemory::offer() {
+  for (OfDevice& device : devices_) device.pool.offer();
+}
+
+void RunMemory::withdraw() {
+  for (OfDevice& device : devices_) device.pool.withdraw();
+}
+
+// Once more if memory was short and others gave some back.
+template <class Take>
+auto RunMemory::or_reclaimed(Take take) {
+  auto taken = take();
+  const bool again =
+      !taken.ok() && taken.status().code() == TENON_RESOURCE_EXHAUSTED && reclaim_ && reclaim_();
+  return again ? take() : std::move(taken);
+}
+
+Result<std::shared_ptr<Buffer>> RunMemory::take(uint32_t device, uint64_t size_bytes,
+                                                bool* out_used, bool leaves) {
+  return or_reclaimed([&] { return pool(device).take(size_bytes, out_used, leaves); });
+}
+
+// As much as any step has needed lately, so that one buffer serves all of them; where there is not
+// so much memory, such as after a run with larger sizes, what this step needs.
+Result<std::shared_ptr<Buffer>> RunMemory::take_workspace(uint32_t device, uint64_t size_bytes) {
+  OfDevice& state = devices_[device];
+  state.workspace_bytes = std::max(state.workspace_bytes, size_bytes);
+  const uint64_t bytes = std::max(state.workspace_bytes, state.last_workspace_bytes);
+  Result<std::shared_ptr<Buffer>> taken = take(device, bytes);
+  if (bytes == size_bytes || taken.ok() || taken.status().code() != TENON_RESOURCE_EXHAUSTED)
+    return taken;
+  return take(device, size_bytes);
+}
+
+Result<std::shared_ptr<std::byte>> RunMemory::take_host(uint64_t size_bytes, bool zeroed) {
+  return or_reclaimed([&] { return host_memory(size_bytes, zeroed); });
+}
+
+void RunMemory::release(uint32_t device, SlotPlace& place) {
+  if (place.buffer != nullptr && place.pooled) pool(device).give_back(std::move(place.buffer));
+  place = {};
 }
 
 }  // namespace tenon::runtime

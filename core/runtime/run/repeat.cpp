@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ir/dtype.h"
+#include "core/runtime/run/outputs.h"
 #include "core/runtime/values/arrays.h"
 
 namespace tenon::runtime {
@@ -34,27 +35,29 @@ bool Repeat::fits(const Plan& plan, const Step& step) {
   return made == wanted && std::ranges::adjacent_find(made) == made.end();
 }
 
-std::unique_ptr<Repeat> Repeat::of(const Plan& plan) {
+std::unique_ptr<Repeat> Repeat::of(RunContext& run) {
+  const Plan& plan = run.plan;
   const auto step = std::ranges::find_if(plan.steps, is_execute);
   if (step == plan.steps.end() || std::ranges::count_if(plan.steps, is_execute) != 1)
     return nullptr;
   if (!fits(plan, *step)) return nullptr;
-  return std::unique_ptr<Repeat>(new Repeat(plan, *step));
+  return std::unique_ptr<Repeat>(new Repeat(run, *step));
 }
 
-Repeat::Repeat(const Plan& plan, const Step& step)
-    : device_(*plan.devices[step.device]),
-      executable_(*plan.executables[step.executable]),
+Repeat::Repeat(RunContext& run, const Step& step)
+    : run_(run),
+      device_(*run.plan.devices[step.device]),
+      executable_(*run.plan.executables[step.executable]),
       step_(step),
-      values_(plan.shapes.inputs().size()),
-      inputs_(plan.shapes.inputs().size()),
-      outputs_(plan.output_slots.size()),
+      values_(run.plan.shapes.inputs().size()),
+      inputs_(run.plan.shapes.inputs().size()),
+      outputs_(run.plan.output_slots.size()),
       input_spans_(step.inputs.size()),
       output_spans_(step.outputs.size()) {
   for (uint32_t i = 0; i < step.inputs.size(); ++i)
-    inputs_[plan.slots[step.inputs[i]].input].span = i;
+    inputs_[run.plan.slots[step.inputs[i]].input].span = i;
   for (uint32_t i = 0; i < outputs_.size(); ++i) {
-    const auto at = std::ranges::find(step.outputs, plan.output_slots[i]);
+    const auto at = std::ranges::find(step.outputs, run.plan.output_slots[i]);
     outputs_[i].span = static_cast<uint32_t>(at - step.outputs.begin());
   }
   // A run allocates nothing.

@@ -10,24 +10,18 @@
 // Threads: one at a time, as its Runner.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "core/runtime/run/plan.h"
-#include "core/runtime/values/tensor.h"
+#include "core/runtime/run/context.h"
 
 namespace tenon::runtime {
-
-class Runner;
-
-// An output leaves in the buffer that the device asked for, unless that has more than twice as many
-// bytes, and more than so many, as the output.
-inline constexpr uint64_t kDetachedSlackBytes = 4096;
 
 class Repeat {
  public:
   // Null if runs of this plan cannot be repeated.
-  static std::unique_ptr<Repeat> of(const Plan& plan);
+  static std::unique_ptr<Repeat> of(RunContext& run);
 
   // A run is known, and nothing was forgotten since.
   bool ready() const { return ready_; }
@@ -45,11 +39,22 @@ class Repeat {
   bool take(uint32_t input, const Tensor& tensor);
   bool take(uint32_t input, const tenon_array_t& array);
   bool give(uint32_t output, const tenon_array_t& array);
-  // The output becomes a tensor: Runner::take_made. False as above.
+  // The output becomes a tensor: take_made. False as above.
   bool make(uint32_t output);
 
+  // For the Runner. What a run that has just succeeded has found out. Is ready afterwards if all of
+  // it lies where the next run finds it.
+  void remember(std::span<const Argument> inputs, std::span<const OutputArray> outputs,
+                bool outputs_leave);
+  // As Runner::run_again, but that drop_failed() must follow unless it has succeeded.
+  std::optional<Status> run();
+  void drop_failed();
+  // As Runner::take_made.
+  std::shared_ptr<Tensor> take_made(uint32_t output);
+  // Gives a workspace of so many bytes or more back to its pool.
+  void release_workspace(uint64_t least_bytes);
+
  private:
-  friend class Runner;
   // Memory of the caller; empty for what the host cannot read.
   struct Range {
     uintptr_t begin = 0, end = 0;
@@ -70,13 +75,20 @@ class Repeat {
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint64_t kArray = UINT64_MAX;  // in place of a tensor's number
 
-  Repeat(const Plan& plan, const Step& step);
+  Repeat(RunContext& run, const Step& step);
   static bool fits(const Plan& plan, const Step& step);
   static bool same_type(const Known& known, const tenon_array_t& array);
   // Whether no output lies in memory of an input or of another output, as far as that may have
   // changed since the run before.
   bool apart();
+  bool remember_input(uint32_t index, const Argument& input);
+  bool remember_output(uint32_t index, const OutputArray& output);
+  class Imports;
+  bool import_inputs(Imports& imports);
+  Result<bool> place_outputs(Imports& imports);
+  tenon_call_t next_call() const;
 
+  RunContext& run_;
   Device& device_;
   Executable& executable_;
   const Step& step_;

@@ -1,108 +1,19 @@
-// Runs a plan: places inputs, walks the steps, keeps memory between runs.
+// Successive runs of a plan. Each part of a run has its own file, which decides how it is done. The
+// Runner decides the order of the parts, and what is left after a failure.
 //
 // Threads: one at a time per Runner; several Runners of one plan may run at once.
 #pragma once
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "core/runtime/device/native.h"
-#include "core/runtime/device/queue.h"
-#include "core/runtime/device/relay.h"
-#include "core/runtime/run/plan.h"
+#include "core/runtime/run/outputs.h"
 #include "core/runtime/run/repeat.h"
-#include "core/runtime/run/trace.h"
-#include "core/runtime/values/tensor.h"
+#include "core/runtime/run/steps.h"
 
 namespace tenon::runtime {
-
-struct RunStatistics {
-  uint64_t arena_bytes = 0;              // that this run used: workspaces and outputs
-  uint64_t arena_lower_bound_bytes = 0;  // peak of live bytes, as far as devices report it
-  uint64_t transferred_bytes = 0;
-  uint64_t direct_bytes = 0;    // between devices of one plugin, without the host
-  uint64_t filled_bytes = 0;    // one element repeated: made by the device, not transferred
-  uint64_t copied_bytes = 0;    // outputs that are inputs, into memory of their own
-  uint64_t repacked_bytes = 0;  // strided inputs that were made dense
-  double run_ms = 0;
-};
-
-// Buffers of one device for one Runner, reused by later steps and runs, and by other Runners
-// between its own calls: a forward and a backward program hold what the larger one needs, not both.
-class BufferPool {
- public:
-  // wait: ends the work that may still use returned buffers, or fails with the reason.
-  BufferPool(std::shared_ptr<Device> device, std::function<Status()> wait)
-      : device_(std::move(device)), wait_(std::move(wait)) {}
-  BufferPool(BufferPool&&) = default;  // not while they are offered
-  ~BufferPool() { withdraw(); }
-  // If the device is out of memory, waits and frees unused buffers. Fails as `wait` and
-  // Buffer::allocate do. *out_used: earlier work of the run may still use it. leaves: it may not
-  // come back.
-  Result<std::shared_ptr<Buffer>> take(uint64_t size_bytes, bool* out_used = nullptr,
-                                       bool leaves = false);
-  void give_back(std::shared_ptr<Buffer> buffer);
-  // The buffer was taken from here and does not come back.
-  void forget(const Buffer& buffer) { held_bytes_ -= buffer.size_bytes(); }
-  // The buffer was made elsewhere and comes back here.
-  void adopt(const Buffer& buffer) { held_bytes_ += buffer.size_bytes(); }
-  // No earlier work uses what was given back so far.
-  void begin_run();
-  // Frees buffers that the run just ended did not use.
-  void end_run();
-  // Between these two any thread may take free buffers from here, and nothing else may be done with
-  // it. Only devices whose work has finished when a call returns are concerned.
-  void offer();
-  void withdraw();
-  uint64_t held_bytes() const { return held_bytes_; }
-
- private:
-  struct Free {
-    std::shared_ptr<Buffer> buffer;
-    bool used = true;  // in this run
-  };
-  Free* best_fit(uint64_t size_bytes, uint64_t slack_bytes);
-  std::shared_ptr<Buffer> remove(Free* free);
-  std::shared_ptr<Buffer> take_offered(uint64_t size_bytes, uint64_t slack_bytes);
-  std::shared_ptr<Device> device_;
-  std::function<Status()> wait_;
-  std::vector<Free> free_;
-  uint64_t held_bytes_ = 0;
-  bool offered_ = false;
-};
-
-// An input: the caller's array or a tensor.
-struct Argument {
-  const tenon_array_t* array = nullptr;  // for a tensor its type and dims, and no data
-  Tensor* tensor = nullptr;              // null: `array` has the data
-  bool donated = false;  // the run may have the tensor's memory: gone once the run has succeeded,
-                         // or an output was written to it
-};
-
-// The value of a symbolic size, which may follow from no input.
-struct GivenSize {
-  std::string_view name;
-  int64_t value = 0;
-};
-
-// Memory of the caller that an output may be made in. Nothing else of the run lies in it, but for
-// one input.
-struct Home {
-  void* data = nullptr;  // null: the output has none
-  uint64_t size_bytes = 0;
-  // An array of the run that has exactly this memory: the output may replace it while it is read.
-  uint32_t input = UINT32_MAX;
-};
-
-struct OutputArray {
-  const void* data = nullptr;  // null: it stays on its device
-  std::vector<int64_t> dims;
-  tenon_dtype_t dtype = TENON_DTYPE_NONE;
-  std::shared_ptr<Tensor> tensor;  // once it was detached, if it stays
-};
 
 class Runner {
  public:
@@ -119,17 +30,19 @@ class Runner {
              std::span<const GivenSize> sizes = {}, std::span<const Home> homes = {},
              const Natives& natives = {});
   // Dense outputs of the last successful run; valid until the next run, even if the inputs change.
-  const std::vector<OutputArray>& outputs() const { return outputs_; }
+  const std::vector<OutputArray>& outputs() const { return outputs_.arrays(); }
   // Moves the memory of an output of the last run out of the Runner, to a caller that may keep it
   // for good, and write to it unless it stayed. *out_copied_bytes grows by what had to be copied,
   // because the memory is that of a constant or of another output as well, or much larger than the
   // output. At most once for each output.
-  Result<std::shared_ptr<Tensor>> detach(size_t output, uint64_t* out_copied_bytes);
+  Result<std::shared_ptr<Tensor>> detach(size_t output, uint64_t* out_copied_bytes) {
+    return outputs_.detach(output, out_copied_bytes);
+  }
   // Ends the use of a call's arrays and outputs; buffers are kept for the next run, or for another
   // one that needs them earlier.
   void end_call();
   // Before anything else is done after end_call().
-  void begin_call();
+  void begin_call() { run_.memory.withdraw(); }
   // What is known of the last run, so that the next one can do with that; null if runs of this plan
   // are not repeated.
   Repeat* repeat() { return repeat_.get(); }
@@ -137,149 +50,34 @@ class Runner {
   // after all; nothing was done then. timed: statistics().run_ms is of this run.
   std::optional<Status> run_again(bool timed);
   // An output of that run that became a tensor: once, before the next run.
-  std::shared_ptr<Tensor> take_made(uint32_t output);
-  const RunStatistics& statistics() const { return statistics_; }
+  std::shared_ptr<Tensor> take_made(uint32_t output) { return repeat_->take_made(output); }
+  const RunStatistics& statistics() const { return run_.statistics; }
   // reclaim: frees memory that others keep without need; false if there was none.
-  void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
+  void set_reclaim(std::function<bool()> reclaim) { run_.memory.set_reclaim(std::move(reclaim)); }
   // false: statistics().run_ms stays 0. Two readings of a clock are 3 % of a small run.
   void set_timed(bool timed) { timed_ = timed; }
   void set_trace(std::shared_ptr<Trace> trace) {  // null: no profile
-    trace_ = std::move(trace);
+    steps_.set_trace(std::move(trace));
     if (repeat_ != nullptr) repeat_->forget();
   }
 
  private:
-  struct Place;
-  struct DeviceState;
-  struct SlotState;
-
-  Result<uint32_t> device_of(const Native& native, std::string_view what) const;
-  Status await_natives(std::span<const Native> waits);
-  Status join_stream(const Native& native);
-  Status follow_stream(uint32_t device, const Native& native);
-  Status mark(uint32_t device);
-  Status join(const Natives& natives);
-  Status signal_natives();
-  void leave_streams();
-  Status run_steps(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
-  Status place_inputs(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
-  Status place_array(uint32_t slot, const tenon_array_t& array);
-  Status place_tensor(uint32_t slot, const Argument& input);
-  void take_tensor(uint32_t slot);
-  void take_donated();
-  Result<std::shared_ptr<Buffer>> take_buffer(uint32_t device, uint64_t size_bytes,
-                                              bool* out_used = nullptr, bool leaves = false);
-  Result<std::shared_ptr<Buffer>> take_workspace(uint32_t device, uint64_t size_bytes);
-  Result<std::shared_ptr<std::byte>> take_host(uint64_t size_bytes, bool zeroed);
-  // Memory for a copy from a device to the host, pinned if there is such memory.
-  Result<std::shared_ptr<std::byte>> take_landing(uint32_t slot, uint32_t from,
-                                                  uint64_t size_bytes);
-  // Once more if memory was short and others gave some back.
-  template <class Take>
-  auto or_reclaimed(Take take) {
-    auto taken = take();
-    const bool again =
-        !taken.ok() && taken.status().code() == TENON_RESOURCE_EXHAUSTED && reclaim_ && reclaim_();
-    return again ? take() : std::move(taken);
-  }
+  void begin_run(std::span<const uint8_t> stays, std::span<const Home> homes);
+  Status do_steps(std::span<const Argument> inputs, std::span<const GivenSize> sizes,
+                  const Natives& natives);
+  void drop_thrown();
   bool can_repeat(std::span<const Argument> inputs, std::span<const GivenSize> sizes,
                   const Natives& natives) const;
-  void remember(std::span<const Argument> inputs, bool outputs_leave);
-  bool remember_input(uint32_t index, const Argument& input);
-  bool remember_output(uint32_t index, const Needs::Output& need);
-  void forget_repeat();
-  void let_others_have(Repeat& repeat);
-  std::optional<Status> repeat_work();
-  class Imports;
-  Result<bool> place_again(Imports& imports);
-  void let_leave(std::span<const uint8_t> stays);
-  void set_homes(std::span<const Home> homes);
-  void keep_copies();
-  Status solve_symbols(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
-  Result<const Needs*> needs_of(uint32_t executable, std::span<const int64_t> symbols);
-  Status execute(uint32_t index);
-  Status learn_symbols(const Step& step, std::span<const int64_t> out_symbols);
-  Status copy_to_device(uint32_t slot, uint32_t device);
-  Status upload(uint32_t slot, uint32_t device, uint64_t bytes, tenon_fence_point_t after);
-  Result<Queue*> queue_for_copies(uint32_t device, uint64_t bytes);
-  Result<bool> reaches(uint32_t device, uint32_t from);
-  Result<bool> leaves_at_once(uint32_t slot, uint32_t from);
-  Result<bool> copy_straight(uint32_t slot, uint32_t device, uint64_t bytes);
-  Result<bool> copy_from_beside(uint32_t slot, uint32_t device, uint64_t bytes);
-  Status submit_straight(uint32_t slot, const Buffer& from, uint32_t to, uint64_t bytes,
-                         tenon_fence_point_t made);
-  const void* staged(uint32_t device, const void* data, uint64_t bytes);
-  Status copy_to_host(uint32_t slot);
-  Status submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes);
-  Status await_host(uint32_t slot);
-  Status own_host(uint32_t slot);
-  Result<std::shared_ptr<Tensor>> make_tensor(size_t output, uint64_t* out_copied_bytes);
-  Status relay_to(uint32_t slot, uint32_t device, tenon_fence_point_t* out);
-  Status queue_of(uint32_t device);
-  Status wait_for(uint32_t device, Queue& queue, uint64_t value);
-  Status wait(uint32_t device);
-  Status wait_all();
-  uint64_t progress() const;
-  void give_up_one(uint32_t waited_for);
-  bool release_abandoned();
-  void release_readers(uint32_t given_up);
-  void end_queues();
-  Status check_made(const Step& step) const;
-  std::shared_ptr<Buffer> given_up_for(uint32_t step, const Needs::Output& output);
-  bool replaces_input(uint32_t step, uint32_t slot, const Needs::Output& output) const;
-  Status take_home(uint32_t slot, uint32_t device, uint64_t size_bytes, bool in_place);
-  Status place_output(uint32_t step, size_t output, const Needs::Output& need);
-  Status take_outputs();
-  void release_dead(uint32_t step);
   void drop_run_state();
-  void drop_sinks();
-  void drop_imports();
-  Status bytes_of(uint32_t slot, uint64_t* out) const;
 
   std::shared_ptr<const Plan> plan_;
-  std::vector<DeviceState> devices_;
-  std::vector<SlotState> slots_;
-  std::vector<int64_t> symbols_;
-  // Memory that steps use again, so that a run of known sizes allocates little.
-  struct Scratch {
-    std::vector<int64_t> dims, symbols;
-    std::vector<tenon_span_t> inputs, outputs;
-    std::vector<tenon_fence_point_t> waits;
-    std::vector<uint32_t> reads;  // by slot: how often the step that runs reads it, if it does
-  };
-  mutable Scratch scratch_;
-  bool solved_ = false;
-  std::vector<int64_t> solved_dims_;  // of all inputs, for which solved_symbols_ is the solution
-  std::vector<int64_t> solved_symbols_;
-  static constexpr uint64_t kUnknownBytes = UINT64_MAX;
-  mutable std::vector<uint64_t> slot_bytes_;  // of values with the symbols of this run, once asked
-  bool out_symbols_known_ = true;  // false: a step of the last run has set symbols of its own
-  struct StepNeeds {
-    std::vector<int64_t> symbols;
-    std::shared_ptr<const Needs> needs;  // null before the first run
-  };
-  std::vector<StepNeeds> step_needs_;             // by executable: for the sizes of the last run
-  std::vector<bool> set_symbols_;                 // by symbol: a step of this run has set it
-  std::deque<std::vector<int64_t>> out_symbols_;  // of this run: lent to devices, which may write
-                                                  // them until their queues have ended
-  std::vector<std::pair<uint32_t, std::unique_ptr<NativeFence>>> signals_;  // by device
-  std::vector<std::shared_ptr<std::byte>> staged_;  // uploads that devices read in this run
-  std::vector<OutputArray> outputs_, spare_outputs_;
-  RunStatistics statistics_;
-  Status given_up_;  // of this run: why a device was abandoned
+  RunContext run_{*plan_};
+  Streams streams_{run_};
+  Steps steps_{run_};
+  Outputs outputs_{run_};
+  std::unique_ptr<Repeat> repeat_;  // null: runs of this plan are not repeated
   bool timed_ = true;
-  std::function<bool()> reclaim_;
-  std::shared_ptr<Trace> trace_;
-  std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device, while a trace is taken
-  std::vector<std::vector<uint32_t>> dead_after_;  // by step: slots that no later step reads
-  std::vector<bool> crosses_;  // by slot: copied from where it is made to a device
-  std::vector<bool> leaves_;   // by slot, in this run: the same, or brought to the host
-  std::vector<bool> stays_;    // by slot, in this run: no output of it must be on the host
-  std::vector<bool> relayed_;  // by slot: it is copied to a device with a queue
-  std::vector<std::vector<uint32_t>> targets_;  // by slot: the devices that it is copied to
-  std::vector<Home> homes_;                     // by slot, in this run; empty: there are none
-  std::unique_ptr<Repeat> repeat_;              // null: runs of this plan are not repeated
-  bool clean_ = true;                           // there is no state of a run
+  bool clean_ = true;  // there is no state of a run
 };
 
 }  // namespace tenon::runtime

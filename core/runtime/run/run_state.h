@@ -1,11 +1,18 @@
-// A Runner's state during a run: where values are, and what each device has been given. Only for
-// run*.cpp.
+// The data of one run: where values are, what each device has been given, and what has to stay
+// until all work has ended.
 #pragma once
 #include <algorithm>
+#include <array>
+#include <deque>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "core/base/str.h"
-#include "core/runtime/run/run.h"
+#include "core/runtime/device/queue.h"
+#include "core/runtime/device/relay.h"
+#include "core/runtime/run/arguments.h"
+#include "core/runtime/run/plan.h"
 
 namespace tenon::runtime {
 
@@ -13,25 +20,23 @@ inline std::string kernel_context(const Device& device) {
   return fmt::format("running on device {}", device.name());
 }
 
-struct Runner::Place {
-  std::shared_ptr<Buffer> buffer;
-  bool pooled = false;          // false: imported host memory
-  tenon_fence_point_t after{};  // readers wait for this; null: the queue's order suffices
-  tenon_fence_point_t made{};   // of the device's queue, once the value is there; null: it is
-  bool lent = false;            // another queue reads it, so it stays as it is until the run ends
+// A value in memory of one device.
+struct SlotPlace {
+  std::shared_ptr<Buffer> buffer;  // null: it is not there
+  bool pooled = false;             // false: imported host memory
+  tenon_fence_point_t after{};     // readers wait for this; null: the queue's order suffices
+  tenon_fence_point_t made{};      // of the device's queue, once the value is there; null: it is
+  bool lent = false;  // another queue reads it, so it stays as it is until the run ends
 };
 
-struct Runner::DeviceState {
-  DeviceState(BufferPool buffers, size_t device_count)
-      : pool(std::move(buffers)),
+struct DeviceState {
+  explicit DeviceState(std::shared_ptr<Device> opened, size_t device_count)
+      : device(std::move(opened)),
         tainted(std::make_unique<Tainted>(false)),
         from(device_count),
         reach(device_count, Reach::kUnknown) {}
 
-  BufferPool pool;
-  // The largest of this run so far, and of the run before: every step takes as much, so that one
-  // buffer serves all of them.
-  uint64_t workspace_bytes = 0, last_workspace_bytes = 0;
+  std::shared_ptr<Device> device;
   std::unique_ptr<Queue> queue;
   std::unique_ptr<Queue> copies;     // for large copies from and to the host
   bool one_queue = false;            // it gave no queue for them
@@ -85,35 +90,77 @@ struct Runner::DeviceState {
       return cause != 0 && cause <= d.value;
     });
   }
+  // Null: it has none.
+  std::array<Queue*, 2> queues() const { return {queue.get(), copies.get()}; }
   bool has_work() const {
-    return (queue != nullptr && queue->progress() < queue->submitted()) ||
-           (copies != nullptr && copies->progress() < copies->submitted());
+    return std::ranges::any_of(
+        queues(), [](const Queue* q) { return q != nullptr && q->progress() < q->submitted(); });
   }
   bool failed() const {
-    return (queue != nullptr && (queue->failed() || queue->device().abandoned())) ||
+    return (queue != nullptr && (queue->failed() || device->abandoned())) ||
            (copies != nullptr && copies->failed());
   }
   // Its next piece of work waits for another device.
   bool waits() const {
     const uint64_t next = queue->progress() + 1;
-    return std::any_of(dependences.begin(), dependences.end(),
-                       [next](const Dependence& d) { return d.work == next && d.open(); });
+    return std::ranges::any_of(dependences,
+                               [next](const Dependence& d) { return d.work == next && d.open(); });
   }
 };
 
-struct Runner::SlotState {
-  std::vector<Place> places;  // one per device
-  Tensor* tensor = nullptr;   // an input that is this, and has its memory
-  bool donated = false;       // an input whose memory the run may have
+// Where a value is.
+struct SlotState {
+  // In all runs.
+  std::vector<uint32_t> targets;  // the devices that it is copied to
+  bool relayed = false;           // one of them has a queue
+  // As the caller of this run wants it.
+  bool stays = true;  // no output of it must be on the host
+  Home home;          // of its first output that has one
+
+  std::vector<SlotPlace> places;  // one per device
+  Tensor* tensor = nullptr;       // an input that is this, and has its memory
+  bool donated = false;           // an input whose memory the run may have
   const void* host = nullptr;
   std::shared_ptr<void> host_owner;  // null: the caller's or the graph's memory
   bool has_host = false;
-  bool stable_host = false;  // host memory that stays until the run ends
   bool held = false;  // the buffer of `host` stays until the run ends, since queued work reads it
-  uint32_t source =
-      kHostPlace;      // host memory is filled once the queue of this device has reached `ready`
-  uint64_t ready = 0;  // 0: it is filled already
+  // Host memory is filled once the queue of this device has reached `ready`; 0: it is filled.
+  uint32_t source = kHostPlace;
+  uint64_t ready = 0;
   bool apart = false;  // that queue is the one for copies
+
+  uint32_t reads = 0;  // how often the step that runs reads it, if it does
+
+  // Once its places are empty.
+  void forget() {
+    tensor = nullptr;
+    host = nullptr;
+    host_owner.reset();
+    donated = has_host = held = apart = false;
+    source = kHostPlace;
+    ready = 0;
+  }
+};
+
+struct RunState {
+  explicit RunState(const Plan& of) : plan(of), slots(of.slots.size()) {
+    for (const auto& device : plan.devices) devices.emplace_back(device, plan.devices.size());
+    for (SlotState& slot : slots) slot.places.resize(plan.devices.size());
+    for (const Step& step : plan.steps) {
+      if (step.kind != Step::Kind::kCopy || step.device == kHostPlace) continue;
+      slots[step.slot].targets.push_back(step.device);
+      if (plan.devices[step.device]->has_queue()) slots[step.slot].relayed = true;
+    }
+  }
+  SlotPlace& place(uint32_t slot, uint32_t device) { return slots[slot].places[device]; }
+
+  const Plan& plan;
+  std::vector<DeviceState> devices;
+  std::vector<SlotState> slots;
+  std::vector<std::shared_ptr<void>> kept;       // what copies read: uploads, tensors given up
+  std::deque<std::vector<int64_t>> out_symbols;  // lent to devices, which may write them until
+                                                 // their queues have ended
+  RunStatistics statistics;
 };
 
 }  // namespace tenon::runtime

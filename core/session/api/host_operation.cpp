@@ -3,6 +3,7 @@
 
 #include <tenon/abi/operation.h>
 
+#include "core/base/process/thread_pool.h"
 #include "core/session/api/handles.h"
 #include "core/session/call/background.h"
 #include "core/session/call/call.h"
@@ -114,8 +115,9 @@ tenon_code_t start_call(void*, tenon_program_t* program, tenon_program_call_t* r
     TENON_REQUIRE_HANDLE(operation);
     OperationState& state = *operation->state;
     return state.background.start(
-        [program, record, &state] {
+        [program, record, &state, limit = thread_limit()] {
           const OperationScope scope(&state.operation);
+          const ThreadLimit threads(limit);
           Status result;
           const tenon_code_t thrown = guarded([&]() -> tenon_code_t {
             result = run_call(program, record);

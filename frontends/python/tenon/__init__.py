@@ -11,6 +11,7 @@ protocol, and gives arrays of the same kind, without a copy where the layout all
 this module starts nothing; the first use finds the plugins.
 """
 
+from tenon._devices import get_num_threads, set_num_threads
 from tenon._errors import (
     Cancelled,
     DataError,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tenon._op import op
     from tenon._opcheck import opcheck
     from tenon._pass import graph_pass
+    from tenon._versions import show_versions
     from tenon.logs import set_logs
     from tenon.torch import from_exported as from_exported  # not in __all__: it needs PyTorch
 
@@ -58,6 +60,7 @@ _LATER = {
     "opcheck": "_opcheck",
     "report": "",
     "set_logs": "logs",
+    "show_versions": "_versions",
     "torch": "",
     "xp": "",
 }
@@ -72,6 +75,17 @@ def __getattr__(name: str) -> object:
     value: object = getattr(module, name) if _LATER[name] else module
     globals()[name] = value
     return value
+
+
+# Those of them that need PyTorch.
+_OF_TORCH = ("from_exported", "torch")
+
+
+def __dir__() -> list[str]:
+    from importlib.util import find_spec
+
+    names = {*__all__, *_LATER, "__version__", "__doc__", "__file__", "__name__", "__path__"}
+    return sorted(names.difference(() if find_spec("torch") else _OF_TORCH))
 
 
 def _host_opened() -> None:
@@ -107,6 +121,7 @@ __all__ = [
     "devices",
     "eager_counts",
     "frontend",
+    "get_num_threads",
     "graph_pass",
     "load",
     "nn",
@@ -114,6 +129,8 @@ __all__ = [
     "opcheck",
     "plugins",
     "set_logs",
+    "set_num_threads",
+    "show_versions",
     "tensor",
     "xp",
 ]

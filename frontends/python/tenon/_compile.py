@@ -7,7 +7,8 @@ import weakref
 from typing import NamedTuple
 
 from tenon import _host, _native, xp
-from tenon._errors import UnsupportedError, UsageError, device_text, flag, place
+from tenon._devices import device_text
+from tenon._errors import UnsupportedError, UsageError, flag, place
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder import trace as _trace

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from tenon import _host
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class Error(Exception):
     """A failure of Tenon. The text is one or more whole sentences.
@@ -69,6 +73,10 @@ class Cancelled(Error):
     """The operation was asked to stop."""
 
 
+class UnknownResult(NotFoundError, KeyError):
+    """A call has no result of this name: `y["logits"]`. Also a KeyError, as of other mappings."""
+
+
 # As users import them, in tracebacks too.
 for _kind in (Error, *Error.__subclasses__()):
     _kind.__module__ = "tenon"
@@ -108,24 +116,27 @@ def make(code: int, id: str, message: str, details: dict[str, str]) -> Error:
     return ERROR_KINDS.get(code, Error)(message, id, details)
 
 
+def near(name: str, names: Iterable[str]) -> str:
+    """ ": did you mean 'logits'?", if one of the names is near."""
+    import difflib
+
+    found = difflib.get_close_matches(name, list(names), 1)
+    return f": did you mean {found[0]!r}?" if found else ""
+
+
+def no_result(name: str, names: tuple[str, ...]) -> UnknownResult:
+    """The exception for a name that no result has."""
+    known = ", ".join(names) or "none"
+    return UnknownResult(
+        f"there is no result {name!r}{near(name, names)} (results: {known})", "T0602"
+    )
+
+
 def _of_host(code: str) -> str:
     import json
 
     rows = json.loads(_host.explain("errors", code))["errors"]
     return str(rows[0]["what_to_do"]) if rows else ""
-
-
-def device_text(device: object) -> str:
-    """What the host takes for an argument `device=`."""
-    if device is None:
-        return ""
-    if isinstance(device, str):
-        return device
-    raise UsageError(
-        'device= is one text, with commas between several names, as in "sim,cpu"; '
-        f"{type(device).__name__} was given",
-        "T0004",
-    )
 
 
 def flag(name: str, value: object) -> bool:

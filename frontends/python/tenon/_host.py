@@ -112,8 +112,16 @@ def explain(what: str, filter: str = "") -> str:
     return _native.explain(what, filter)
 
 
-def devices() -> list[dict[str, Any]]:
-    """The devices that can be used now, each as a dictionary.
+class Device(dict):  # type: ignore[type-arg]
+    """What is known of a device: a dictionary, which prints as one line."""
+
+    def __repr__(self) -> str:
+        memory = f", {self['memory_bytes'] / 1e9:.1f} GB" if self.get("memory_bytes") else ""
+        return f"<tenon device {self['name']}: {self['description']}{memory}>"
+
+
+def devices() -> list[Device]:
+    """The devices that can be used now, each as a dictionary, which prints as one line.
 
     "name" is what `tenon.load(device=)` takes; "plugin", "description", "target", "memory_bytes"
     and others describe it. "uuid" is the device's own name, or empty; "native_ordinal" the number
@@ -123,8 +131,7 @@ def devices() -> list[dict[str, Any]]:
     """
     import json
 
-    rows: list[dict[str, Any]] = json.loads(explain("devices"))["devices"]
-    return rows
+    return [Device(row) for row in json.loads(explain("devices"))["devices"]]
 
 
 def plugins() -> list[dict[str, Any]]:

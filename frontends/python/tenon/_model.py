@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 
 from tenon import _host, _native
-from tenon._errors import UnsupportedError, UsageError, device_text, flag
+from tenon._devices import device_text, thread_number
+from tenon._errors import Error, UnsupportedError, UsageError, flag
 from tenon._files import write
+from tenon._progress import watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview
     Values: TypeAlias = Mapping[str, int | float | str | Sequence[int | float]]
     Results: TypeAlias = Literal["same", "numpy", "tensor", "device"]
+    Device: TypeAlias = str | Sequence[str] | None
 
 _PACKAGE_MAGIC = b"\x89TPK\r\n\x1a\n"
 # What loads exported programs. It needs PyTorch, and is imported when such a file comes.
@@ -173,7 +176,12 @@ class Model(_native.Program):
         if recipe.package is not None:
             super().__init__(recipe.package, recipe.sizes)
         else:
-            super().__init__(recipe.graph(), *recipe.options(), recipe.sizes)
+            with watched(os.path.basename(recipe.name) or "a model") as progress:
+                progress.stage = "it is read"
+                graph = recipe.graph()
+                progress.stage = progress.kernels
+                super().__init__(graph, *recipe.options(), recipe.sizes)
+        self.limit_threads(recipe.threads)
         self.inputs = [Port(*port) for port in self.input_ports()]
         self.outputs = [Port(*port) for port in self.output_ports()]
 
@@ -223,6 +231,30 @@ class Model(_native.Program):
     def last_run(self) -> LastRun:
         """What the last call did, and what it copied."""
         return LastRun(*self.last_counts())
+
+    @property
+    def device(self) -> str:
+        """The devices that compute it, with commas between them: "cpu"."""
+        import json
+
+        rows = json.loads(self.placement()).get("devices", [])
+        return ", ".join(row["device"] for row in rows if row["nodes"]) or self._recipe.device
+
+    @property
+    def source(self) -> str:
+        """The file that it was loaded from; "" for a model that was made in this process."""
+        return self._recipe.name
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the file says of itself: "format", and for .onnx files "producer", "version",
+        "description", "opsets", and the author's own "properties"; for packages their record."""
+        return self._recipe.metadata()
+
+    @property
+    def threads(self) -> int | None:
+        """How many threads compute a call at most; None: all."""
+        return self.thread_limit() or None
 
     @property
     def info(self) -> dict[str, float]:
@@ -313,7 +345,12 @@ class Model(_native.Program):
     def __repr__(self) -> str:
         inputs = ", ".join(map(repr, self.inputs))
         outputs = ", ".join(map(repr, self.outputs))
-        return f"<tenon.Model ({inputs}) -> ({outputs})>"
+        name = os.path.basename(self.source)
+        try:
+            where = " on ".join(part for part in (name, self.device) if part)
+        except Error:  # it is closed
+            where = f"{name} (closed)"
+        return f"<tenon.Model {where}: ({inputs}) -> ({outputs})>"
 
     def _repr_html_(self) -> str:
         rows = [("input", p.name, p.dtype, _shape(p)) for p in self.inputs]
@@ -335,6 +372,9 @@ class _Recipe:
         self.no_fallback = False
         self.deterministic = False
         self.device_options: list[tuple[str, str]] = []
+        self.threads = 0  # at most so many; 0: all
+        self.name = ""  # of the file
+        self.known: dict[str, Any] | None = None  # of metadata, once asked for
         self._graph: _native.Graph | None = None
 
     def graph(self) -> _native.Graph:
@@ -356,8 +396,16 @@ class _Recipe:
         with open(self.package, "rb") as file:
             return file.read()
 
+    def metadata(self) -> dict[str, Any]:
+        if self.known is None:
+            from tenon._metadata import metadata_of
+
+            self.known = metadata_of(self.path or self.package or "")
+        return dict(self.known)
+
     def portable(self, by_value: bool) -> dict[str, Any]:
         """What another process needs. A model that is compiled by value needs its own file."""
+        self.metadata()
         state = {k: v for k, v in vars(self).items() if not k.startswith("_")}
         if self.package is not None:
             state["package_data"] = self.package_bytes()
@@ -396,17 +444,19 @@ def _restore(state: dict[str, Any]) -> Model:
 
 def model_of(
     graph: _native.Graph,
-    device: str | None = None,
+    device: Device = None,
     *,
     options: Mapping[str, object] | None = None,
     fallback: bool = True,
     deterministic: bool = False,
+    threads: int | None = None,
 ) -> Model:
     """Makes a model of a graph that was built (`tenon.builder`). The arguments are those of `load`."""
     recipe = _Recipe()
     recipe.device = device_text(device)
     recipe.no_fallback = not fallback
     recipe.deterministic = deterministic
+    recipe.threads = 0 if threads is None else thread_number("threads", threads)
     recipe.device_options = [(key, str(value)) for key, value in (options or {}).items()]
     recipe._graph = graph
     return Model(recipe)
@@ -414,7 +464,7 @@ def model_of(
 
 def load(
     source: Source,
-    device: str | None = None,
+    device: Device = None,
     dims: Mapping[str, int] | None = None,
     *,
     values: Values | None = None,
@@ -422,6 +472,7 @@ def load(
     options: Mapping[str, object] | None = None,
     fallback: bool = True,
     deterministic: bool = False,
+    threads: int | None = None,
 ) -> Model:
     """Loads a model and compiles it.
 
@@ -429,10 +480,13 @@ def load(
     torch.export.save (.pt2, where PyTorch is installed), or a package (.tpk, which holds native
     code: load only what you trust). Or it is the content of a model.
 
-    `device` is where it runs: "cpu", "sim:1", or several in order of preference, "sim,cpu". None:
-    where it costs least. `dims` gives values of symbolic sizes that follow from no input.
-    `values` makes inputs constants ({"axes": [1]}). `overrides` names initializers of an ONNX file
-    that are inputs, too, and are then given as such. `options` are the devices' ({"cpu.opt": 2}).
+    `device` is where it runs: "cpu", "sim:1", or several that share the nodes in order of preference,
+    "sim,cpu". A list is of alternatives: the first that this machine has is used, and a line of the
+    log says which. None: where it costs least. `threads`: at most so many compute a call.
+
+    `dims` gives values of symbolic sizes that follow from no input. `values` makes inputs constants
+    ({"axes": [1]}). `overrides` names initializers of an ONNX file that are inputs, too, and are then
+    given as such. `options` are the devices' ({"cpu.opt": 2}).
     `fallback=False` forbids nodes on other devices than the named ones. `deterministic=True` gives
     the same bits on every instruction set.
 
@@ -440,12 +494,20 @@ def load(
     (T0308, T0704), `UsageError` with all else that is wrong in a model, `UnsupportedError` for what
     has no implementation. Ctrl-C ends it with KeyboardInterrupt and leaves nothing.
     """
+    if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)):
+        raise _not_a_source(source)
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".pt2"):
+        if dims or values or overrides:
+            raise UsageError(
+                "a .pt2 file takes no dims=, values= or overrides=: export it with them", "T0793"
+            )
         return _load_exported(
-            os.fspath(source), device, dims, values or overrides, options, fallback, deterministic
-        )
+            os.fspath(source), device=device, options=options, fallback=fallback,
+            deterministic=deterministic, threads=threads,
+        )  # fmt: skip
     _host.open()
     recipe = _Recipe()
+    recipe.threads = 0 if threads is None else thread_number("threads", threads)
     recipe.device = device_text(device)
     recipe.no_fallback = not flag("fallback", fallback)
     recipe.deterministic = flag("deterministic", deterministic)
@@ -457,23 +519,36 @@ def load(
     return Model(recipe)
 
 
-def _load_exported(
-    path: str, device: str | None, dims: Any, values: Any, options: Any, fallback: bool,
-    deterministic: bool,
-) -> Model:  # fmt: skip
-    if dims or values:
-        raise UsageError(
-            "a .pt2 file takes no dims=, values= or overrides=: export it with them", "T0793"
-        )
+def _load_exported(path: str, **given: Any) -> Model:
     try:
         import importlib
 
         module = importlib.import_module(_EXPORTED)
     except ImportError as error:
         raise UnsupportedError(f"a .pt2 file is read by PyTorch: {error}", "T0640") from None
-    return module.load(  # type: ignore[no-any-return]
-        path, device=device, options=options, fallback=fallback, deterministic=deterministic
-    )
+    model: Model = module.load(path, **given)
+    model._recipe.name = os.path.abspath(path)
+    model._recipe.known = {"format": "pt2"}
+    return model
+
+
+def _not_a_source(given: object) -> UsageError:
+    """What to do with an object that is a model, but of another library. None of these is imported."""
+    kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(given).__mro__}
+    name = type(given).__name__
+    if "torch.nn.modules.module.Module" in kinds:
+        text = (
+            f"{name} is a network of PyTorch: compile it in place with torch.compile(net, "
+            'backend="tenon"), or make a model of it with '
+            "tenon.from_exported(torch.export.export(net, (x,)))"
+        )
+    elif "torch.export.exported_program.ExportedProgram" in kinds:
+        text = f"{name} is an exported program: tenon.from_exported(program)"
+    elif name == "ModelProto" and hasattr(given, "SerializeToString"):
+        text = "an ONNX model in memory is loaded as its bytes: model.SerializeToString()"
+    else:
+        text = f"load takes a path or the content of a model, and not {name}"
+    return UsageError(text, "T0004")
 
 
 def _set_source(recipe: _Recipe, source: Source) -> None:
@@ -487,6 +562,7 @@ def _set_source(recipe: _Recipe, source: Source) -> None:
             raise UsageError("values= and overrides= need a model in a file", "T0793")
         return
     path = os.path.abspath(os.fspath(source))
+    recipe.name = path
     if not path.endswith(".tpk"):
         recipe.path = path
         return

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _KINDS = {"float": F64, "int": I64, "bool": I64, "str": STRING, "tuple": I64S, "list": I64S}
+_NAMES = {F64: "float", I64: "int", STRING: "str", I64S: "tuple"}
 _registered_ops: dict[str, Op] = {}
 
 
@@ -47,6 +48,18 @@ class Op:
             self._add(parameter)
         if not self.operands:
             raise UsageError(f"{name} has no array among its arguments", "T0631")
+
+    def __repr__(self) -> str:
+        return f"<tenon.Op {self.signature}>"
+
+    @property
+    def signature(self) -> str:
+        """Its name and arguments: "demo.scale_shift(x, a: float, b: float = 1.0)"."""
+        parts = list(self.operands)
+        for name, (kind, default) in self.attrs.items():
+            text = f"{name}: {_NAMES[kind]}"
+            parts.append(text if default is inspect.Parameter.empty else f"{text} = {default!r}")
+        return f"{self.name}({', '.join(parts)})"
 
     def _add(self, parameter: inspect.Parameter) -> None:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):

@@ -10,7 +10,7 @@ import os
 import sys
 
 from tenon import _host, _native
-from tenon._errors import UsageError
+from tenon._errors import UsageError, near
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,10 +26,12 @@ COMPONENTS = {
     "graph_breaks": "where Dynamo breaks a network",
     "guards": "what a graph of Dynamo assumes, and must hold in later calls",
     "perf": "times of compilation, and what makes calls slow",
+    "progress": "a line where a compilation takes over two seconds; the one that is logged if none is chosen",
     "recompiles": "which guard failed, so that a graph was compiled again",
 }
 """The components of `set_logs`, and what each logs."""
 
+_ALWAYS = {"progress": logging.INFO}  # levels of components that were not chosen, else WARNING
 _chosen: dict[str, int] | None = None  # levels by component; None: TENON_LOGS, not read yet
 
 
@@ -48,8 +50,9 @@ def set_logs(*names: str) -> None:
     """Chooses what is logged about compiled networks: `tenon.set_logs("recompiles", "+cache")`.
 
     Names are those of components, each alone or several with commas between, as in TENON_LOGS:
-    guards, recompiles, graph_breaks, fusion, dispatch, cache, perf; "all" for all of them. `+name`
-    logs more, `-name` errors only. Without names there are warnings only. It holds from now on, also
+    guards, recompiles, graph_breaks, fusion, dispatch, cache, perf, progress; "all" for all of them.
+    `+name` logs more, `-name` errors only. Without names there are warnings only, and one line of
+    `progress` where a compilation takes over two seconds. It holds from now on, also
     where `tenon.torch` is imported later, in place of what TENON_LOGS says of these components.
     Lines go to Python's `logging`, to loggers such as "tenon.cache", and to standard error if
     `logging` is not configured. T0643 for other names; then nothing changes.
@@ -59,7 +62,7 @@ def set_logs(*names: str) -> None:
     for name, level in _read(",".join(names)):
         if name != "all" and name not in COMPONENTS:
             raise UsageError(
-                f"there is no component {name!r}{_meant(name)} (components: {', '.join(COMPONENTS)}, all)",
+                f"there is no component {name!r}{near(name, COMPONENTS)} (components: {', '.join(COMPONENTS)}, all)",
                 "T0643",
             )
         chosen.update(dict.fromkeys(COMPONENTS if name == "all" else (name,), level))
@@ -72,12 +75,14 @@ def is_enabled(component: str, level: int = logging.INFO) -> bool:
     """Whether messages of this component and level are wanted. Ask before a text is made that takes long."""
     if _chosen is None:
         _choose(_of_environment())
-    return level >= (_chosen or {}).get(component, logging.WARNING)
+    return level >= (_chosen or {}).get(component, _ALWAYS.get(component, logging.WARNING))
 
 
 def log(component: str, text: str, level: int = logging.INFO) -> None:
     """Logs one message of a component, if it was chosen."""
     if is_enabled(component, level):
+        if component in _ALWAYS:
+            _open(component, level)
         logging.getLogger(f"tenon.{component}").log(level, "%s", text)
 
 
@@ -149,10 +154,3 @@ class _ToStderr(logging.Handler):
             sys.stderr.write(f"tenon: {kind}[{component}] {record.getMessage()}\n")
         except (OSError, ValueError, AttributeError):  # closed, or none
             self.handleError(record)
-
-
-def _meant(name: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, COMPONENTS, 1)
-    return f": did you mean {near[0]!r}?" if near else ""

@@ -16,8 +16,9 @@ from ..decompositions.checked import keep_checks
 from ..decompositions.flex import take_apart
 from ..decompositions.table import table
 from ..graph.floats import has_floats, kept
-from ..program import _logging
-from ..program.options import Options
+from ..graph.source_locations import first_line
+from ..program import _logging, progress
+from ..program.options import Options, with_mode
 from ..program.parameter_cache import is_cacheable
 from . import aot_cache
 from .register import has_registered
@@ -45,14 +46,16 @@ def backend(
 ) -> Callable[..., Any]:  # fmt: skip
     """Compiles a graph of Dynamo: `torch.compile(net, backend="tenon", options={"device": "cpu"})`.
 
-    Options are those of `Options`; T0641 for others, and what `tenon.load` raises for a device. Forward and backward run in Tenon, and
+    Options are those of `Options`, and modes those of `MODES`; T0641 for others, and what `tenon.load`
+    raises for a device. Forward and backward run in Tenon, and
     operators without mapping in torch, as the logger "tenon.torch" reports. Results, their strides,
     mutations and errors are those of eager mode.
     """
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    chosen = Options(options, mode)
+    given = with_mode(options, mode)
+    chosen = Options(given)
     host.open()
     chosen.check()
     _log_version()
@@ -72,8 +75,6 @@ def backend(
         _logging.log_not_kept(gm)
     used: dict[int, torch.Tensor] = {}  # those that are constants of a program
 
-    given = dict(options or {})
-
     def compiler(kind: str) -> Any:
         def compile(graph: fx.GraphModule, inputs: Sequence[Any]) -> aot_cache.Code:
             names = _matching(graph, frozen, len(example_inputs)) if kind == "inference" else {}
@@ -86,7 +87,12 @@ def backend(
 
         return aot_cache.keeping(compile) if is_kept else compile
 
-    with aot_cache.settings(given), kept() if floats else contextlib.nullcontext():
+    place = first_line(gm.graph.nodes)
+    with (
+        progress.watched(f"the graph of {place}, {_operators(gm)} operators,"),
+        aot_cache.settings(given),
+        kept() if floats else contextlib.nullcontext(),
+    ):
         made: Callable[..., Any] = aot_autograd(
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),
@@ -96,6 +102,10 @@ def backend(
             keep_inference_input_mutations=True,
         )(gm, example_inputs)
     return _frozen_call(made, used) if used else made
+
+
+def _operators(gm: fx.GraphModule) -> int:
+    return sum(n.op.startswith("call_") for n in gm.graph.nodes)
 
 
 def _frozen_call(call: Callable[..., Any], frozen: dict[int, torch.Tensor]) -> Callable[..., Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 from tenon import UsageError
 from tenon import report as pages
 
 import torch
 
-from ..program._logging import sizes
+from ..graph.source_locations import place_of
+from ..program._logging import break_text, guard_of, nodes_of, sizes
 from ..program.partition import plain
 from ..program.partitioner import Compiled
 from .backend import backend
@@ -31,9 +34,11 @@ class Explanation:
         breaks: list[str],
         recompiles: list[str],
         name: str = "network",
+        options: dict[str, Any] | None = None,
     ):
         self._compiled = graphs
         self._name = name
+        self._options = options or {}
         self.graphs = [
             {
                 "kind": g.kind,
@@ -45,10 +50,19 @@ class Explanation:
         ]
         """For each graph: "kind" (inference, forward, backward), its operators, the parts that became
         programs, and the operators that stay in torch, with reasons."""
+        by_graph = [[n for part in g.partitions for n in nodes_of(part)] for g in graphs]
+        self.nodes = [
+            {"graph": g.kind, **node, "place": node["place"] or f"network {name}"}
+            for g, nodes in zip(graphs, by_graph)
+            for node in nodes
+        ]
+        """Each node of the programs: "graph" (its kind), "op", "place" (the line of the network, or its
+        module), "device", and "why" no other device took it; empty where none was asked."""
+        self._counts = [len(nodes) for nodes in by_graph]
         self.breaks = breaks
-        """Where Dynamo broke the network, in its words."""
+        """Where Dynamo broke the network: the line, and why in Dynamo's words."""
         self.recompiles = recompiles
-        """The guards that failed, in Dynamo's words."""
+        """The guards that failed, as Dynamo writes them."""
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Writes a page about the programs: one HTML file, for a browser, without a network.
@@ -80,11 +94,27 @@ class Explanation:
         return {**run, "model": f"{self._name}, {run['label']}"}
 
     def __str__(self) -> str:
-        lines = []
-        for g in self.graphs:
-            lines.append(f"{g['kind']}: {sizes(g['operators'], g['parts'])}")
-            for operator, reasons in g["in_torch"].items():
-                lines.append(f"  in torch: {operator}: {'; '.join(reasons)}")
+        lines, nodes = [], iter(self.nodes)
+        for made, count in zip(self._compiled, self._counts):
+            lines.append(f"{made.kind}: {sizes(made.nodes, len(made.partitions))}")
+            lines += [
+                f"  in torch: {node.target}: {reason} ({place_of(node)})"
+                for node, reason in made.in_torch.items()
+            ]
+            named = {str(node.target) for node in made.in_torch}
+            lines += [
+                f"  in torch: {operator}: {'; '.join(reasons)}"
+                for operator, reasons in made.unsupported.items()
+                if operator not in named
+            ]
+            for node in itertools.islice(nodes, count):
+                why = f"  ({node['why']})" if node["why"] else ""
+                lines.append(f"  {node['place']}: {node['op']} on {node['device']}{why}")
+        if self.nodes and "device" not in self._options:
+            lines.append(
+                "no other device was asked: options={'device': 'NAME,cpu'} asks NAME first, "
+                "and tenon.devices() lists them"
+            )
         lines += [f"break: {reason.splitlines()[0]}" for reason in self.breaks]
         lines += [f"compiled again: {reason.splitlines()[0]}" for reason in self.recompiles]
         return "\n".join(lines)
@@ -92,18 +122,20 @@ class Explanation:
     __repr__ = __str__
 
 
-def explain(net: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+def explain(
+    net: Callable[..., Any], *args: Any, options: dict[str, Any] | None = None, **kwargs: Any
+) -> Explanation:
     """Compiles a network, calls it with these arguments, and reports what became of it.
 
     The backward graph is compiled where results need gradients; parameters get none. What the
-    network has compiled before stays as it is. Raises what the network raises.
+    network has compiled before stays as it is. `options` are those of the backend. Raises what the network raises.
     """
     from torch._dynamo.utils import graph_break_reasons
 
     net = getattr(net, "_orig_mod", net)
 
     def fresh(gm: Any, inputs: Any) -> Any:  # another backend for each call: Dynamo compiles again
-        return backend(gm, inputs)
+        return backend(gm, inputs, options=options)
 
     listed: list[Compiled] = _Watching()
     before = len(graph_break_reasons)
@@ -113,9 +145,9 @@ def explain(net: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
         _backward(result, net)
     finally:
         watch.lists.remove(listed)
-    breaks = [str(b.reason) for b in graph_break_reasons[before:] if b.graph_break]
+    breaks = [break_text(b) for b in graph_break_reasons[before:] if b.graph_break]
     return Explanation(
-        listed, breaks, _failed_guards(net), getattr(net, "__name__", type(net).__name__)
+        listed, breaks, _failed_guards(net), getattr(net, "__name__", type(net).__name__), options
     )
 
 
@@ -146,4 +178,4 @@ def _failed_guards(net: Any) -> list[str]:
     code = getattr(getattr(net, "forward", net), "__code__", None)
     failures = getattr(utils, "guard_failures", {})
     found = [str(f) for f in failures.get(code, ())] if code is not None else []
-    return [f for f in found if "BACKEND_MATCH" not in f]  # this function's own doing
+    return [guard_of(f) for f in found if "BACKEND_MATCH" not in f]  # this function's own doing

@@ -18,13 +18,14 @@ from . import export_sizes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 
 def from_exported(
-    program: torch.export.ExportedProgram, device: str | None = None, *,
+    program: torch.export.ExportedProgram, device: str | Sequence[str] | None = None, *,
     options: Mapping[str, object] | None = None, fallback: bool = True, deterministic: bool = False,
+    threads: int | None = None,
 ) -> Model:  # fmt: skip
     """Makes a `tenon.Model` of a program of `torch.export`.
 
@@ -46,7 +47,12 @@ def from_exported(
     host.device_text(device)
     graph = _graph_of(program)
     return builder.model_of(
-        graph, device, options=options, fallback=fallback, deterministic=deterministic
+        graph,
+        device,
+        options=options,
+        fallback=fallback,
+        deterministic=deterministic,
+        threads=threads,
     )
 
 

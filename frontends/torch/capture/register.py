@@ -22,7 +22,41 @@ if TYPE_CHECKING:
 
 _SCHEMA = {F64: "float", I64: "int", STRING: "str", I64S: "int[]"}
 _libraries: dict[str, Any] = {}
-_names: set[str] = set()
+_registered: dict[str, _Registered] = {}  # by the names of Tenon's ops
+_names: set[str] = set()  # of these, and of torch's overloads
+
+
+class _Registered:
+    """An operator of torch, and what it means now: a cell of a notebook may run again."""
+
+    def __init__(self, op: Op, results: int, gradient: Callable[..., Any] | None):
+        self.schema = f"({_parameters(op)}) -> {_results(results)}"
+        self.results = results
+        self.operator: Any = None
+        self.own: _Registered | None = None  # the operator of the op's own derivative
+        self.programs: dict[Any, Any] = {}  # of eager mode, by attributes
+        self.given = gradient
+        self.op = op
+        self.gradient = gradient
+
+    def signature(self) -> str:
+        count = "" if self.results == 1 else f", {self.results} results"
+        return f"{self.op.signature}{count}"
+
+    def renew(self, op: Op, gradient: Callable[..., Any] | None) -> None:
+        """Takes another definition. What torch has compiled has the earlier one, and is compiled again."""
+        changed = op is not self.op or not _same_function(gradient, self.given)
+        self.op, self.given = op, gradient
+        self.gradient = gradient
+        if changed:
+            self.programs.clear()
+            torch._dynamo.reset()
+
+
+def _same_function(a: Any, b: Any) -> bool:
+    """Whether a function is another's text once more. One that closes over something may differ."""
+    code, other = getattr(a, "__code__", a), getattr(b, "__code__", b)
+    return code == other and not getattr(a, "__closure__", None)
 
 
 def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = None) -> Any:
@@ -35,34 +69,60 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
     tensors: it gets the gradient of each result, then the arguments of the op, and returns that of
     each array (one, or a tuple; None for none). Without it, the op's own derivative (`@op.gradient`,
     given before this call) is an operator of torch, too, called "NAME_backward", where None is zeros;
-    without both, a backward pass raises NotImplementedError. Registered once for each name: a second
-    time, T0642, as for what torch's schemas cannot say.
+    without both, a backward pass raises NotImplementedError. Registered again, as when a cell of a
+    notebook runs twice, it is the same operator with the definition of now. T0642 if the signature is
+    another one, which an operator of torch keeps; if the name is taken; and for what torch's schemas
+    cannot say.
     """
     namespace, _, name = op.name.partition(".")
     if "." in name or not name.isidentifier() or not namespace.isidentifier():
         raise UsageError(f"{op.name}: torch's names have one dot and letters around it", "T0642")
     overload = f"{namespace}.{name}.default"
-    if find(overload) is not None:
+    known = _registered.get(op.name)
+    made = _Registered(op, results, gradient)
+    if known is not None and made.schema != known.schema:
+        raise UsageError(
+            f"{op.name} is an operator of torch already, as {known.signature()}; it cannot become "
+            f"{made.signature()}: give this one another name, or start Python again",
+            "T0642",
+        )
+    if known is None and find(overload) is not None:
         raise UsageError(f"{op.name} is an operator of torch already", "T0642")
     own = gradient is None and op.derivative is not None
-    if own and Op.registered(f"{op.name}_backward") is not None:
+    if own and (known is None or known.own is None):
+        _refuse_taken(op)
+    if known is None:
+        _define(made, namespace, name)
+        _registered[op.name] = made
+        lowering(overload)(_lowering(made))
+        _names.update((op.name, overload))
+        made.operator = getattr(getattr(torch.ops, namespace), name)
+    else:
+        known.renew(op, gradient)
+        made = known
+    if own:
+        made.gradient = register(_backward(op, results), results=len(op.operands))
+        made.own = _registered[f"{op.name}_backward"]
+    return made.operator
+
+
+def _refuse_taken(op: Op) -> None:
+    if Op.registered(f"{op.name}_backward") is not None:
         raise UsageError(
             f"{op.name}_backward, the name of its derivative, is another op's", "T0642"
         )
+
+
+def _define(made: _Registered, namespace: str, name: str) -> None:
     library = _libraries.get(namespace) or _libraries.setdefault(namespace, _library(namespace))
     try:
-        library.define(f"{name}({_parameters(op)}) -> {_results(results)}")
+        library.define(f"{name}{made.schema}")
     except RuntimeError as error:
-        raise UsageError(f"{op.name}: {str(error).splitlines()[0]}", "T0642") from None
-    library.impl(name, _eager(op, results), "CPU")
+        raise UsageError(f"{made.op.name}: {str(error).splitlines()[0]}", "T0642") from None
+    library.impl(name, _eager(made), "CPU")
     qualified = f"{namespace}::{name}"
-    torch.library.register_fake(qualified, _fake(op), lib=library)
-    if own:
-        gradient = register(_backward(op, results), results=len(op.operands))
-    _add_gradient(op, qualified, gradient, library)
-    lowering(overload)(_lowering(op))
-    _names.update((op.name, overload))
-    return getattr(getattr(torch.ops, namespace), name)
+    torch.library.register_fake(qualified, _fake(made), lib=library)
+    _add_gradient(made, qualified, library)
 
 
 def has_registered(gm: fx.GraphModule) -> bool:
@@ -104,10 +164,11 @@ def _split(
     return [given[n] for n in op.operands], {n: given[n] for n in op.attrs}
 
 
-def _eager(op: Op, results: int) -> Callable[..., Any]:
-    programs: dict[Any, Any] = {}
+def _eager(made: _Registered) -> Callable[..., Any]:
+    programs = made.programs
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        op = made.op
         arrays, attrs = _split(op, args, kwargs)
         key = tuple((n, tuple(v) if isinstance(v, list) else v) for n, v in attrs.items())
         program = programs.get(key)
@@ -115,16 +176,16 @@ def _eager(op: Op, results: int) -> Callable[..., Any]:
             fixed = dict(key)
             program = programs[key] = tenon_compile(lambda *xs: op(*xs, **fixed))
         with torch.no_grad():
-            made = program(*(a.resolve_conj().resolve_neg() for a in arrays))
-        return made
+            return program(*(a.resolve_conj().resolve_neg() for a in arrays))
 
     return call
 
 
-def _fake(op: Op) -> Callable[..., Any]:
+def _fake(registered: _Registered) -> Callable[..., Any]:
     """Types of the results, from a trace whose symbols are torch's."""
 
     def infer(*args: Any, **kwargs: Any) -> Any:
+        op = registered.op
         arrays, attrs = _split(op, args, kwargs)
         trace = GraphTrace(op.name)
         sizes: dict[str, Any] = {}
@@ -177,7 +238,10 @@ def _backward(op: Op, results: int) -> Op:
     """The derivative of an op, as an op: of the gradients of its results, and its arguments."""
     import inspect
 
+    rule = op.derivative
+
     def derivative(*args: Any, **attrs: Any) -> tuple[xp.Array, ...]:
+        assert rule is not None  # named here, so that another one makes another op
         arrays = args[results:]
         made = op.gradients(args[:results], *arrays, **attrs)
         return tuple(xp.zeros_like(x) if g is None else g for x, g in zip(arrays, made))
@@ -193,27 +257,28 @@ def _backward(op: Op, results: int) -> Op:
     return tenon_op(f"{op.name}_backward")(derivative)
 
 
-def _add_gradient(op: Op, name: str, gradient: Callable[..., Any] | None, library: Any) -> None:
-    count = len(op.operands)
+def _add_gradient(made: _Registered, name: str, library: Any) -> None:
+    count = len(made.op.operands)
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.save_for_backward(*inputs[:count])
         ctx.attrs = inputs[count:]
 
     def backward(ctx: Any, *grads: Any) -> Any:
-        if gradient is None:
+        if made.gradient is None:
             raise NotImplementedError(
-                f"{op.name} was registered without a gradient: give gradient=, or @op.gradient first"
+                f"{made.op.name} was registered without a gradient: give gradient=, or @op.gradient first"
             )
-        made = gradient(*grads, *ctx.saved_tensors, *ctx.attrs)
-        listed = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+        found = made.gradient(*grads, *ctx.saved_tensors, *ctx.attrs)
+        listed = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         return (*listed, *([None] * len(ctx.attrs)))
 
     torch.library.register_autograd(name, backward, setup_context=setup, lib=library)
 
 
-def _lowering(op: Op) -> Callable[..., Any]:
+def _lowering(registered: _Registered) -> Callable[..., Any]:
     def lower(n: Node, *args: Any, **kwargs: Any) -> Any:
+        op = registered.op
         arrays, given = _split(op, args, kwargs)
         made = op.emit(arrays, given)
         return made if isinstance(n.fake, (tuple, list)) else made[0]

@@ -8,6 +8,7 @@ import torch
 
 from ..lowerings import find
 from . import general, grid, layers, linalg, special  # noqa: F401
+from .foreach import foreach
 from .registry import composites
 
 TYPE_CHECKING = False
@@ -43,6 +44,7 @@ def table() -> dict[Any, Callable[..., Any]]:
     found: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
     found.update(get_decompositions(_MORE))
     found.update(composites())
+    found.update(foreach())
     found = {op: how for op, how in found.items() if find(op) is None}
     return found | {
         op: _in_one_type(op)

@@ -18,6 +18,7 @@ from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._dynamo.symbolic_convert import TensorifyState
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from .sizes import Numbers
 from .table import Unsupported
 
 TYPE_CHECKING = False
@@ -51,13 +52,22 @@ class Real:
 
 
 class Number:
-    """A number that a graph computes from its arguments, in Python."""
+    """A number that a graph computes from its arguments, in Python.
+
+    A size in it, such as the number of elements of a tensor that the graph computes, is computed from
+    sizes of arguments.
+    """
 
     def __init__(self, node: fx.Node, placeholders: Mapping[fx.Node, int]):
+        numbers = Numbers([n.meta.get("val") for n in placeholders])
+        self._sizes: dict[fx.Node, Callable[[Sequence[Any]], list[int]]] = {}
         needed, todo = {node}, [node]
         while todo:
             at = todo.pop()
             if at in placeholders:
+                continue
+            if isinstance(at.meta.get("val"), torch.SymInt):
+                self._sizes[at] = numbers.function([at.meta["val"]])
                 continue
             if at.op != "call_function" or isinstance(at.meta.get("val"), torch.Tensor):
                 raise Unsupported("a number of a tensor that the graph computes")
@@ -71,6 +81,9 @@ class Number:
         for node in self._steps:
             if node in self._placeholders:
                 values[node] = args[self._placeholders[node]]
+                continue
+            if node in self._sizes:
+                (values[node],) = self._sizes[node](args)
                 continue
             target: Any = node.target
             given, options = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)

@@ -6,6 +6,7 @@ import functools
 import os
 import re
 
+import torch
 from torch import fx
 
 TYPE_CHECKING = False
@@ -16,12 +17,36 @@ if TYPE_CHECKING:
 MODULES = "tenon_modules"
 """The key of a node's data that has its modules in graphs from the cache."""
 
+# Folders whose lines are not the user's.
+_LIBRARIES = (
+    os.path.dirname(torch.__file__) + os.sep,
+    os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep,
+)
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def line_of(node: fx.Node) -> tuple[str, int] | None:
     """File and line of the innermost call, which torch notes without its own; backward nodes have their forward's."""
     return _last(node.meta.get("stack_trace") or "")
+
+
+def place_of(node: fx.Node) -> str:
+    """The line of the user's program that a node comes from; where torch gives none, as for layers of a
+    Sequential that is compiled itself, the module's path."""
+    line = line_of(node)
+    return text_of(line) if line is not None else _module_text(node) or text_of(None)
+
+
+def _module_text(node: fx.Node) -> str:
+    path = ".".join(modules_of(node))
+    return f"module {path or _class_of(node)}" if path or _class_of(node) else ""
+
+
+def _class_of(node: fx.Node) -> str:
+    """The class of the network, where it is a single layer."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    kind = stack[-1][1] if stack and isinstance(stack[-1], (tuple, list)) else ""
+    return getattr(kind, "__name__", str(kind).rpartition(".")[2])
 
 
 @functools.lru_cache(4096)
@@ -70,9 +95,17 @@ def text_of(place: tuple[str, int] | None) -> str:
 
 
 def first_line(nodes: Iterable[Any]) -> str:
-    """The first line of the program that a graph has nodes of."""
-    for node in nodes:
-        place = line_of(node) if node.op == "call_function" else None
+    """The first line of the program that a graph has nodes of; else its first module's path."""
+    listed = [node for node in nodes if node.op.startswith("call_")]
+    for node in listed:
+        place = line_of(node)
         if place is not None:
             return text_of(place)
-    return text_of(None)
+    return next((text for node in listed if (text := _module_text(node))), text_of(None))
+
+
+def of_user(frames: Iterable[tuple[str, int]]) -> tuple[str, int] | None:
+    """The innermost of some frames that is in neither torch nor Tenon; the innermost one if all are."""
+    listed = list(frames)
+    own = [frame for frame in listed if not frame[0].startswith(_LIBRARIES)]
+    return (own or listed or [None])[-1]

@@ -35,6 +35,7 @@ class Walk:
 
     def __init__(self, graph: fx.Graph, name: str = "torch"):
         self.graph = graph
+        self.name = name
         self.trace = WalkTrace(name)
         self.trace.locate = False
         self.values: dict[fx.Node, Any] = {}

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import threading
 
-from tenon import logs
+from tenon import UsageError, logs
 
-from ..graph.source_locations import first_line, line_of, text_of
+import torch
+
+from ..graph.source_locations import first_line, of_user, place_of, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from .partition import Partition
     from .partitioner import Compiled
 
+# TORCH_LOGS=output_code shows it, as it shows Inductor's code.
+_output_code = torch._logging.getArtifactLogger("torch._dynamo.backends.tenon", "output_code")
 _OF_DYNAMO = ("guards", "recompiles", "graph_breaks")
 
 
@@ -125,13 +130,22 @@ def _log_recompiles() -> None:
         new = [str(reason) for reason in reasons[_failures.get(code, 0) :]]
         _failures[code] = len(reasons)
         for reason in new:
-            first = " ".join(reason.splitlines()[0].split())
-            if "BACKEND_MATCH" not in first:
+            failed = guard_of(reason)
+            if "BACKEND_MATCH" not in failed:
                 place = text_of((code.co_filename, code.co_firstlineno))
                 logs.log(
                     "recompiles",
-                    f"{place}: {code.co_name} is compiled again, as this failed: {first}",
+                    f"{place}: {code.co_name} is compiled again, as this failed: {failed}",
                 )
+
+
+def guard_of(reason: str) -> str:
+    """The guard that failed, without the number of the graph and the code that asked for it.
+
+    "0/1: 2 <= args[0].size()[0] <= 15  # return F.conv2d(  # net.py:3 in forward" is the guard alone.
+    """
+    first = " ".join(reason.splitlines()[0].split())
+    return re.sub(r"^\d+/\d+: ", "", first).partition(" # ")[0]
 
 
 def _log_breaks() -> None:
@@ -142,24 +156,25 @@ def _log_breaks() -> None:
     _breaks = len(graph_break_reasons)
     for reason in new:
         if reason.graph_break:
-            place = text_of(_frame(reason.user_stack))
-            logs.log(
-                "graph_breaks",
-                f"{place}: the graph ends here: {str(reason.reason).splitlines()[0]}",
-            )
+            logs.log("graph_breaks", break_text(reason))
+
+
+def break_text(reason: Any) -> str:
+    """A graph break of Dynamo, with the user's line."""
+    place = text_of(_frame(reason.user_stack))
+    return f"{place}: the graph ends here: {str(reason.reason).splitlines()[0]}"
 
 
 def _frame(stack: Any) -> tuple[str, int] | None:
-    """The innermost line of a stack."""
-    frames = list(stack or ())
-    return (frames[-1].filename, frames[-1].lineno) if frames else None
+    """The innermost line of a stack that is the user's."""
+    return of_user((frame.filename, frame.lineno) for frame in stack or ())
 
 
 # ---- Of graphs that were compiled ----
 
 
 def log_compiled(made: Compiled, walk_ms: float, compile_ms: float) -> None:
-    """What became of a graph: `dispatch`, `fusion` and `perf`."""
+    """What became of a graph: `dispatch`, `fusion` and `perf`, and torch's own `output_code`."""
     graph = f"{made.kind} graph of {first_line(made.gm.graph.nodes)}"
     if logs.is_enabled("dispatch"):
         _log_dispatch(graph, made)
@@ -169,6 +184,22 @@ def log_compiled(made: Compiled, walk_ms: float, compile_ms: float) -> None:
                 logs.log("fusion", f"{graph}: {line}")
     if logs.is_enabled("perf"):
         _log_times(graph, made, walk_ms, compile_ms)
+    if _output_code.isEnabledFor(logging.DEBUG):
+        for part in made.partitions:
+            _output_code.debug("%s", code_of(part, graph))
+
+
+def code_of(part: Partition, graph: str) -> str:
+    """The code of a program's kernels, as each device that knows it writes it."""
+    assert part.program is not None
+    devices = [row["device"] for row in json.loads(part.program.placement())["devices"]]
+    texts = [f"Tenon's code of the {graph}"]
+    for device in devices:
+        try:
+            texts.append(f"// {device}\n{part.program.dump_text(f'{device}/source')}")
+        except UsageError as error:  # T0508: the device has no text
+            texts.append(f"// {device}: {error}")
+    return "\n".join(texts)
 
 
 def _log_dispatch(graph: str, made: Compiled) -> None:
@@ -178,7 +209,7 @@ def _log_dispatch(graph: str, made: Compiled) -> None:
         f"{graph}: {sizes(made.nodes, len(programs))}{': ' if programs else ''}{'; '.join(programs)}",
     )
     for node, reason in made.in_torch.items():
-        logs.log("dispatch", f"{text_of(line_of(node))}: {node.target} stays in torch: {reason}")
+        logs.log("dispatch", f"{place_of(node)}: {node.target} stays in torch: {reason}")
 
 
 def sizes(operators: int, programs: int) -> str:
@@ -250,6 +281,30 @@ def _launches(segment: dict[str, Any]) -> list[tuple[str, list[int]]]:
     return found
 
 
+def nodes_of(part: Partition) -> list[dict[str, str]]:
+    """Each node of a program: "op", "place" in the user's program or "", "device", "why" no other one took it."""
+    if part.program is None:
+        return []
+    report = json.loads(part.program.dump_text("report"))
+    places = {node["node"]: _place(node) for node in report["graph"]["nodes"]}
+    rows = []
+    for node in json.loads(part.program.placement())["nodes"]:
+        refusals = [f"not {r['device']}: {r['reason']}" for r in node.get("refusals", ())]
+        rows.append(
+            {
+                "op": node["op"],
+                "place": places.get(node["node"], ""),
+                "device": node["device"],
+                "why": "; ".join(refusals),
+            }
+        )
+    return rows
+
+
 def _place(node: dict[str, Any]) -> str:
+    """The line of a node, else its module, which its name begins with."""
     source, line = node.get("source"), node.get("line")
-    return text_of((source, line)) if source and line else ""
+    if source and line:
+        return text_of((source, line))
+    modules = str(node.get("name", "")).strip("/").split("/")[:-1]
+    return f"module {'.'.join(modules)}" if modules else ""

@@ -10,10 +10,12 @@ from tenon.builder import dtypes as dt
 
 import torch
 from torch import fx
+from torch.autograd import _profiler_enabled
 
 from ..graph.floats import Number
 from ..graph.saved import Memory
 from ..graph.sizes import Numbers
+from ..graph.source_locations import first_line
 from ..graph.walk import Walk
 from .parameter_cache import ParameterCache
 from .results import Results
@@ -135,6 +137,7 @@ class Partition:
         # A call that fails because of an index runs in torch, which needs inputs as they were.
         self._in_place = not walk.trace.checks
         self._warned = False
+        self.label = f"tenon::{walk.name} {first_line(gm.graph.nodes)}"  # of its rows in a profile
         self.keeps_inputs = False  # those of the first call, for a page
         self.kept_inputs: tuple[Any, ...] | None = None
         self._boxed_call = True
@@ -169,9 +172,12 @@ class Partition:
         options = self._options
         device = options.device or host.default_device()
         places = {"stable_inputs": self._places} if self._parameter_cache is not None else {}
-        return builder.Program(
-            self._graph, device, False, options.deterministic, options.devices, [], **places
-        )
+        program = builder.Program(
+            self._graph, device, False, options.deterministic, options.devices, [],
+            autotune=options.autotune, **places,
+        )  # fmt: skip
+        program.limit_threads(options.threads)
+        return program
 
     def _inputs(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments of the program. Where parameters keep changing, it becomes one that packs nothing."""
@@ -225,7 +231,11 @@ class Partition:
         outs: Sequence[Any] = ()
         if self.program is not None:
             try:
-                outs = self._run_with(given)
+                if _profiler_enabled():
+                    with torch.profiler.record_function(self.label):
+                        outs = self._run_with(given)
+                else:
+                    outs = self._run_with(given)
             except Error as error:
                 return self._in_torch(given, error)
         for argument, base in self._copies:

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..graph.node import BEYOND
 from ..graph.walk import Walk
 from ..lowerings import find
-from . import _logging
+from . import _logging, progress
 from .partition import Partition
 
 TYPE_CHECKING = False
@@ -67,9 +67,11 @@ def compile_graph(
     try:
         with _disable_current_modes():  # AOTAutograd's, in which every tensor must be a fake one
             begin = time.perf_counter()
-            walk = _walk(made, constants or {})
+            with progress.stage(lambda: f"the {kind} graph, {made.nodes} operators, is translated"):
+                walk = _walk(made, constants or {})
             middle = time.perf_counter()
-            _compile(made, options, walk)
+            with progress.kernels(f"the {kind} graph, {made.nodes} operators,"):
+                _compile(made, options, walk)
             end = time.perf_counter()
     except Cancelled:
         raise

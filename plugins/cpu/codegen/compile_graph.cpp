@@ -1,6 +1,7 @@
 #include "codegen/compile_graph.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -45,6 +46,7 @@ struct Work {
   std::vector<std::string> kernel_keys;
   std::vector<std::string> kernel_objects;  // By kernel: the key of the object that was found.
   std::vector<Batch> batches;
+  std::atomic<uint64_t> kernels_done = 0;      // Of the batches that are built.
   std::map<std::string, std::string> objects;  // By key: found in the cache.
   std::map<std::string, std::string> modules;  // By key: general kernels.
 
@@ -280,7 +282,11 @@ tenon_code_t build_range(void* context_pointer, uint32_t, int64_t begin, int64_t
       if (cancelled()) {
         return TENON_CANCELLED;
       }
-      build_batch(work, work.batches[static_cast<size_t>(i)]);
+      Batch& batch = work.batches[static_cast<size_t>(i)];
+      build_batch(work, batch);
+      const uint32_t kernels = batch.end - batch.begin;
+      progress("kernels", work.kernels_done.fetch_add(kernels) + kernels,
+               work.kernel_objects.size());
     }
     return {};
   });

@@ -347,8 +347,10 @@ typedef struct tenon_host_graph_t {
   tenon_code_t (*main_set)(void* self, tenon_graph_t* graph, tenon_region_t region,
                            const tenon_str_t* names);
   /* Uses of result i of node `from` become uses of result results[i] of node `to` (null: of its
-   * result i); in types and attributes, the symbols that `from` defines become the first ones of
-   * `to`. Then `from` is erased. INVALID_ARGUMENT for results that do not agree. */
+   * result i; TENON_NONE: of none, for a result without uses). In types and attributes, the symbols
+   * that `from` defines become the first ones of `to`; further ones must be unused. Then `from` is
+   * erased. INVALID_ARGUMENT for results that do not agree, FAILED_PRECONDITION for a symbol in
+   * use. */
   tenon_code_t (*node_replace)(void* self, tenon_graph_t* graph, tenon_node_t from, tenon_node_t to,
                                const uint32_t* results);
 } tenon_host_graph_t;

@@ -61,7 +61,7 @@ typedef struct tenon_host_registry_t {
  * Stability: stable. */
 
 #define TENON_HOST_THREADS_ID "tenon.host.threads/1"
-#define TENON_HOST_THREADS_MINOR 0u
+#define TENON_HOST_THREADS_MINOR 1u
 
 /* Runs elements [begin, end). worker: 0 <= worker < count, unique among the calls that run at once
  * in this region. */
@@ -99,6 +99,17 @@ typedef struct tenon_host_threads_t {
    * table must live as long as the process. A stated number of threads (TENON_NUM_THREADS) has the
    * pool, whatever was asked for. Safe. */
   void (*use_team)(void* self, const tenon_team_t* team);
+
+  /* Minor 1. */
+
+  /* The size of the pool, from the next region on, in place of TENON_NUM_THREADS; regions in flight
+   * end on the old threads. While a number is stated, there is no team. 0: the default again, and
+   * the team that was lent. INVALID_ARGUMENT above 1024. Safe. */
+  tenon_code_t (*set_count)(void* self, uint32_t count);
+  /* At most so many threads take part in a region that the calling thread begins, itself included,
+   * and in those of calls that it starts in the background; 0: no limit. Returns the limit that
+   * there was, which the caller sets again. It makes no thread and ends none. Safe. */
+  uint32_t (*limit)(void* self, uint32_t count);
 } tenon_host_threads_t;
 
 /* ---- tenon.host.cache/1: files by content ----

@@ -181,6 +181,22 @@ uint32_t poll(void* context) {
   return signals.raised() ? 1 : 0;
 }
 
+// What the main thread's work reported last; work of several threads reports.
+struct Reported {
+  std::mutex mutex;
+  Progress progress;
+};
+Reported& reported() {
+  static auto* made = new Reported;
+  return *made;
+}
+
+void note_progress(void*, tenon_str_t phase, uint64_t done, uint64_t total) {
+  Reported& r = reported();
+  const std::lock_guard lock(r.mutex);
+  r.progress = {std::string(view(phase)), done, total};
+}
+
 // The main thread's operation. It is kept, since making one costs more than a call; one that was
 // cancelled stays so and is replaced.
 class MainOperation {
@@ -208,6 +224,7 @@ class MainOperation {
     auto options = sized<tenon_operation_options_t>();
     options.context = &signals_;
     options.poll = poll;
+    options.progress = note_progress;
     return g_tables.operation->create(g_tables.operation->self, &options, &operation_);
   }
   // A handler raised: its exception counts, also if the work ended before it could be cancelled.
@@ -309,6 +326,14 @@ void drop_later(PyObject* object) {
   wake();
 }
 
+ThreadLimit::ThreadLimit(uint32_t count) : set_(count != 0) {
+  if (set_) before_ = g_tables.threads->limit(g_tables.threads->self, count);
+}
+
+ThreadLimit::~ThreadLimit() {
+  if (set_) g_tables.threads->limit(g_tables.threads->self, before_);
+}
+
 bool may_keep_gil() {
   return g_polling == 0 && !g_forked;
 }
@@ -374,15 +399,16 @@ void open_host(const std::vector<std::string>& paths) {
   away([&] { code = tenon_host_open(TENON_ABI_VERSION, &options, &host); });
   Tables tables;
   tables.host = host;
-  const auto find = [&](auto** out, std::string_view id) {
+  const auto find = [&](auto** out, std::string_view id, uint32_t minor = 0) {
     const void* table = nullptr;
-    if (code == TENON_OK) code = host->query(host->self, text(id), 0, &table);
+    if (code == TENON_OK) code = host->query(host->self, text(id), minor, &table);
     *out = static_cast<std::remove_reference_t<decltype(*out)>>(table);
   };
   find(&tables.graph, TENON_HOST_GRAPH_ID);
   find(&tables.session, TENON_HOST_SESSION_ID);
   find(&tables.call, TENON_HOST_CALL_ID);
   find(&tables.operation, TENON_HOST_OPERATION_ID);
+  find(&tables.threads, TENON_HOST_THREADS_ID, 1);
   find(&tables.package, TENON_HOST_PACKAGE_ID);
   if (code != TENON_OK) {
     g_tables.host = host;  // for its reason
@@ -399,6 +425,12 @@ void open_host(const std::vector<std::string>& paths) {
     queues().ended = true;  // another thread may have held its mutex
   });
   empty_queues();
+}
+
+Progress last_progress() {
+  Reported& r = reported();
+  const std::lock_guard lock(r.mutex);
+  return r.progress;
 }
 
 void watch_cache() {

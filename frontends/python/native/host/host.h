@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tenon/abi/call.h"
+#include "tenon/abi/host.h"
 #include "tenon/abi/operation.h"
 #include "tenon/abi/package.h"
 
@@ -24,12 +25,20 @@ struct Tables {
   const tenon_host_call_t* call = nullptr;
   const tenon_host_operation_t* operation = nullptr;
   const tenon_host_package_t* package = nullptr;
+  const tenon_host_threads_t* threads = nullptr;
 };
 extern Tables g_tables;
 
 // Starts the host of the process, or finds it. `paths`: folders and manifests to search first.
 // Raises tenon.Error.
 void open_host(const std::vector<std::string>& paths);
+
+// How far the main thread's last long work is: ("kernels", 3, 12). Total 0: unknown.
+struct Progress {
+  std::string phase;
+  uint64_t done = 0, total = 0;
+};
+Progress last_progress();
 
 // From now on logs each lookup in the cache on disk, as component "cache". At most once in a
 // process.
@@ -67,6 +76,19 @@ void ask(const std::function<tenon_code_t()>& work);
 
 // True if a slot may be called with the GIL held: no thread is in an operation that polls.
 bool may_keep_gil();
+
+// At most so many threads compute what this thread asks of the host; 0 changes nothing.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(uint32_t count);
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+  ~ThreadLimit();
+
+ private:
+  const bool set_;
+  uint32_t before_ = 0;
+};
 
 // Releases a tensor now, or later if a thread that polls could wait for the GIL. With the GIL.
 void release_tensor(tenon_tensor_t* tensor);

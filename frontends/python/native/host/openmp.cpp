@@ -46,12 +46,7 @@ void use_openmp(const OpenMp& openmp) {
     made.count = count;
     return made;
   }();
-  const void* table = nullptr;
-  const tenon_host_t* host = g_tables.host;
-  const tenon_code_t code = host->query(host->self, text(TENON_HOST_THREADS_ID), 0, &table);
-  if (code != TENON_OK) raise_failure(code);
-  const auto* threads = static_cast<const tenon_host_threads_t*>(table);
-  threads->use_team(threads->self, &team);
+  g_tables.threads->use_team(g_tables.threads->self, &team);
 }
 
 }  // namespace tenon::python

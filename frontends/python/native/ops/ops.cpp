@@ -120,10 +120,11 @@ tenon_code_t run_rule(const PythonOp& op, PyObject* rule, const tenon_builder_t*
     const nb::list results = value_list(view.results, view.result_count);
     const nb::dict attrs = attributes_of(view.attrs, view.attr_count);
     const nb::object trace = nb::cast(new Trace(*builder), nb::rv_policy::take_ownership);
-    const auto made = nb::cast<nb::list>(nb::borrow(rule)(
-        trace, operands, results, attrs, value_list(given, given_count)));
+    const auto made = nb::cast<nb::list>(
+        nb::borrow(rule)(trace, operands, results, attrs, value_list(given, given_count)));
     nb::cast<Trace&>(trace).close();
-    if (made.size() != out_count) throw std::runtime_error("its rule gives another number of arrays");
+    if (made.size() != out_count)
+      throw std::runtime_error("its rule gives another number of arrays");
     for (uint32_t i = 0; i < out_count; ++i)
       out[i] = made[i].is_none() ? TENON_NONE : nb::cast<uint32_t>(made[i]);
   });

@@ -59,6 +59,7 @@ Run::Run(nb::object program, nb::args values, nb::kwargs names)
   ask([&] { return api.create(api.self, &options, &operation_); });
   try {
     call_ = program_->begin(values_, names_);
+    const ThreadLimit limit(program_->thread_limit());
     ask([&] { return api.start_call(api.self, program_->get(), &call_->record, operation_); });
   } catch (...) {
     end();

@@ -243,6 +243,7 @@ void Program::execute(Call& call) {
   const tenon_host_call_t& api = *g_tables.call;
   double begin = 0, end = 0;
   tenon_code_t code;
+  const ThreadLimit limit(threads_);
   if (last_us_ < kQuickUs && call.bytes <= 2 * last_bytes_ && may_keep_gil()) {
     begin = now_us();
     code = api.call(api.self, program_, &call.record);

@@ -36,6 +36,7 @@ tenon_session_options_t session_options(const CompileOptions& options,
   record.device = text(options.device);
   record.no_fallback = options.no_fallback ? 1 : 0;
   record.deterministic = options.deterministic ? 1 : 0;
+  record.autotune = options.autotune ? 1 : 0;
   record.pipeline = *g_pipeline;
   record.options = room->data();
   record.option_count = static_cast<uint32_t>(room->size());
@@ -370,12 +371,13 @@ void bind_program(nb::module_& m) {
           "__init__",
           [](Program* self, const Graph& graph, const std::string& device, bool no_fallback,
              bool deterministic, const Pairs& options, const Sizes& sizes,
-             const std::vector<uint32_t>& stable_inputs) {
-            new (self)
-                Program(graph, {device, no_fallback, deterministic, options, stable_inputs}, sizes);
+             const std::vector<uint32_t>& stable_inputs, bool autotune) {
+            new (self) Program(
+                graph, {device, no_fallback, deterministic, options, stable_inputs, autotune},
+                sizes);
           },
           "graph"_a, "device"_a, "no_fallback"_a, "deterministic"_a, "options"_a, "sizes"_a,
-          "stable_inputs"_a = std::vector<uint32_t>())
+          "stable_inputs"_a = std::vector<uint32_t>(), "autotune"_a = false)
       .def(
           "__init__",
           [](Program* self, const std::string& package, const Sizes& sizes) {
@@ -389,6 +391,8 @@ void bind_program(nb::module_& m) {
           "output_ports", [](const Program& p) { return port_list(p.outputs()); },
           nb::sig("def output_ports(self) -> list[tuple[str, str, tuple[int | str, ...]]]"))
       .def("close", &Program::close)
+      .def("limit_threads", &Program::limit_threads, "count"_a)
+      .def("thread_limit", &Program::thread_limit)
       .def("closed", &Program::closed)
       .def("placement", &Program::placement)
       .def("summary", &Program::summary)

@@ -27,6 +27,7 @@ struct CompileOptions {
   bool no_fallback = false, deterministic = false;
   Pairs options;
   std::vector<uint32_t> stable_inputs = {};  // positions of inputs whose values rarely change
+  bool autotune = false;                     // measured costs where kernel sets compete
 };
 
 // The passes of all later compilations; empty: the standard ones. With the GIL.
@@ -133,6 +134,10 @@ class Program {
   void give_back(std::unique_ptr<Call> call);
   PyObject* results_of(Call& call, As as);
 
+  // At most so many threads compute a call; 0: no limit. For calls that begin from now on.
+  void limit_threads(uint32_t count) { threads_ = count; }
+  uint32_t thread_limit() const { return threads_; }
+
   // Releases the program once no call uses it; later calls are refused (T0626).
   void close();
   bool closed() const { return closed_; }
@@ -182,6 +187,7 @@ class Program {
   std::vector<std::unique_ptr<Call>> spare_;  // with the GIL
   size_t active_ = 0;                         // calls that use the program; with the GIL
   bool closed_ = false;
+  uint32_t threads_ = 0;
   LastRun last_;
   // Of the last call: decides whether the next one keeps the GIL.
   double last_us_ = 1e9;

@@ -53,11 +53,21 @@ Py_ssize_t index_of(PyObject* self, PyObject* name) {
   return -1;
 }
 
+void refuse_name(PyObject* self, PyObject* name) {
+  PyObject* errors = PyImport_ImportModule("tenon._errors");
+  if (errors == nullptr) return;
+  PyObject* error = PyObject_CallMethod(errors, "no_result", "OO", name, of(self).names);
+  Py_DECREF(errors);
+  if (error == nullptr) return;
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
+  Py_DECREF(error);
+}
+
 PyObject* subscript(PyObject* self, PyObject* key) {
   if (PyUnicode_Check(key)) {
     const Py_ssize_t i = index_of(self, key);
     if (i >= 0) return at(self, i);
-    PyErr_Format(PyExc_KeyError, "there is no result %R; the results are %R", key, of(self).names);
+    refuse_name(self, key);
     return nullptr;
   }
   if (PySlice_Check(key)) {
