@@ -1,9 +1,13 @@
 """Models that the tests share. The package is the one of the build tree (PYTHONPATH)."""
 
+import os
 import pathlib
 
 import pytest
 import tenon
+
+# Tests of processes that write nothing to standard error hold on a slow machine, too.
+os.environ.setdefault("TENON_LOGS", "-progress")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = ROOT / "tests" / "models"

@@ -52,9 +52,9 @@ def test_a_result_that_is_not_there(add):
 
 @pytest.fixture
 def fresh_choice():
-    tenon._devices._first_present.cache_clear()
+    tenon._devices._found.clear()
     yield
-    tenon._devices._first_present.cache_clear()
+    tenon._devices._found.clear()
 
 
 def test_the_first_device_that_is_present(caplog, fresh_choice):
@@ -166,6 +166,7 @@ def test_a_line_after_two_seconds(monkeypatch, caplog):
     from tenon import _progress
 
     monkeypatch.setattr(_progress, "AFTER_S", 0.05)
+    tenon.set_logs()
     with _progress.watched("net.onnx") as progress:
         progress.stage = progress.kernels
         time.sleep(0.5)

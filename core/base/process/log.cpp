@@ -22,7 +22,7 @@ constexpr std::string_view kComponents[] = {
     "base", "cache", "codegen", "compile", "dispatch", "frontend", "host", "ir", "op", "pass",
     "plan", "plugins", "runtime", "threads", "toolchain", "tools", "fuse", "schedule",
     // Used by the programs around the host, such as the Python package.
-    "fusion", "graph_breaks", "guards", "perf", "recompiles"};
+    "fusion", "graph_breaks", "guards", "perf", "progress", "recompiles"};
 
 struct State {
   std::shared_mutex mutex;

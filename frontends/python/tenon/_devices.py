@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from tenon import _host, _native
 from tenon._errors import DeviceError, UsageError
 from tenon._native import Tensor
@@ -43,10 +41,15 @@ def first_present(names: Sequence[object]) -> str:
             )
     if not listed:
         raise UsageError("device= is an empty list: leave it out, or name a device", "T0004")
-    return _first_present(tuple(map(str, listed)))
+    known = tuple(map(str, listed))
+    if known not in _found:
+        _found[known] = _first_present(known)
+    return _found[known]
 
 
-@functools.cache
+_found: dict[tuple[str, ...], str] = {}  # by lists that were given
+
+
 def _first_present(names: tuple[str, ...]) -> str:
     import logging
 

@@ -8,7 +8,6 @@ from tenon import _host, _native
 from tenon._devices import device_text, thread_number
 from tenon._errors import Error, UnsupportedError, UsageError, flag
 from tenon._files import write
-from tenon._progress import watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -176,6 +175,8 @@ class Model(_native.Program):
         if recipe.package is not None:
             super().__init__(recipe.package, recipe.sizes)
         else:
+            from tenon._progress import watched
+
             with watched(os.path.basename(recipe.name) or "a model") as progress:
                 progress.stage = "it is read"
                 graph = recipe.graph()

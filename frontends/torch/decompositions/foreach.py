@@ -28,7 +28,11 @@ def foreach() -> dict[Any, Callable[..., Any]]:
             continue
         name, _, overload_name = qualified.removeprefix("aten::").partition(".")
         overload = getattr(getattr(aten, name), overload_name or "default")
-        if not overload._schema.is_mutable:
+        # Factors in a tensor are read by torch itself, before there is a graph.
+        reads = any(
+            a.name == "scalars" and str(a.type) == "Tensor" for a in overload._schema.arguments
+        )
+        if not overload._schema.is_mutable and not reads:
             found[overload] = _of_each(overload, name.removeprefix(_PREFIX))
     return found
 
@@ -43,8 +47,6 @@ def _of_each(overload: Any, name: str) -> Callable[..., list[Tensor]]:
         given = {a.name: a.default_value for a in arguments if a.has_default_value()}
         given |= {a.name: value for a, value in zip(arguments, args)} | kwargs
         lists = {key: list(value) for key, value in given.items() if key in listed}
-        if overload._overloadname == "Tensor" and "scalars" in given:
-            lists["scalars"] = list(given["scalars"].unbind())
         count = len(next(iter(lists.values())))
         results = []
         for i in range(count):
@@ -59,11 +61,7 @@ def _call(single: Any, name: str, arguments: Any, values: dict[str, Any]) -> Ten
     by_place = [values[a.name] for a in arguments if not a.kwarg_only]
     by_name = {a.name: values[a.name] for a in arguments if a.kwarg_only}
     if name in ("addcmul", "addcdiv") and len(by_place) == 4:  # the factor has a name there
-        value = by_place.pop()
-        if isinstance(value, torch.Tensor):
-            x, a, b = by_place
-            return x + value * (a * b if name == "addcmul" else a / b)
-        by_name["value"] = value
+        by_name["value"] = by_place.pop()
     result: Tensor = single(*by_place, **by_name)
     return result
 
