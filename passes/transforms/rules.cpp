@@ -216,6 +216,7 @@ Status pull_decomposition(Builder& b, const Node& node, const Declared& d,
     const bool take = wanted[i] != 0 && taken.insert(node.operand(i).id()).second;
     out->push_back(take ? sums.of(node.operand(i)) : Value());
   }
+  erase_unused(made);  // they would keep stand-ins of a rule for tangents
   return b.status();
 }
 
@@ -255,6 +256,10 @@ Status push_node(Builder& b, const Node& node, std::span<const Value> tangents,
                  std::vector<Value>* out) {
   const tenon_op_def_t* op = op_of(node);
   if (op == nullptr) return refuse(node, "T0410", "its plugin is missing");
+  bool any = false;
+  for (uint32_t r = 0; r < node.result_count(); ++r) any |= is_differentiable(node.result(r));
+  out->assign(any ? 0 : node.result_count(), Value());
+  if (!any) return {};
   const Declared d = {*op, op->rules};
   if (d.has(&tenon_op_rules_t::jvp)) return push_by_rule(b, node, d, tangents, out);
   if (d.is_linear()) return push_linear(b, node, d, tangents, out);

@@ -59,6 +59,9 @@ constexpr OpDraft declare() {
       .operand("x", "the input", kNumber, 0, 1)
       .result("y", "index_dtype, without dim")
       .attr_i64("dim", "the dim that goes away", 0)
+      .role(TENON_ROLE_AXIS)
+      .batched({0})
+      .no_derivative("its result is an index")
       .attr_dtype("index_dtype", "i32 or i64", TENON_I64)
       .attr(flag("last_index", "1: of equal elements the last, 0: the first", 0))
       .constraint("C1", "dim is a dim of x",

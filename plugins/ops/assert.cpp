@@ -23,6 +23,17 @@ Status reference(const Eval& e) {
   return {};
 }
 
+// Derivatives pass.
+std::vector<Value> jvp(Builder&, const Node&, std::span<const Value> tangents) {
+  return {tangents.begin() + 1, tangents.end()};
+}
+std::vector<Value> pull(Builder&, const Node&, std::span<const uint8_t>,
+                        std::span<const Value> cotangents) {
+  std::vector<Value> out = {Value()};
+  out.insert(out.end(), cotangents.begin(), cotangents.end());
+  return out;
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("assert", kPrimitive | TENON_TRAIT_NO_RECOMPUTE);
   draft.summary("Passes values on where a condition holds, and fails the run where it does not.")
@@ -41,6 +52,9 @@ constexpr OpDraft declare() {
       .infer<infer>()
       .value_of<value_of>()
       .reference<reference>()
+      .jvp<jvp>()
+      .pull<pull>()
+      .batched({0, 1})
       .cost(TENON_COST_FREE);
   return draft;
 }

@@ -42,6 +42,17 @@ Value fold_part(Builder&, const Node& node) {
   return whole && whole.is("complex") ? whole.operand(kPart) : Value();
 }
 
+// The cotangent of a number with parts re and im has the cotangents of these as its parts.
+Value transpose_complex(Builder& b, const Node&, uint32_t operand,
+                        std::span<const Value> cotangents) {
+  return b.build(operand == 0 ? "real" : "imag", {cotangents[0]});
+}
+template <uint32_t kPart>
+Value transpose_part(Builder& b, const Node&, uint32_t, std::span<const Value> cotangents) {
+  const Value g = cotangents[0], none = b.full_like(g, 0);
+  return kPart == 0 ? b.build("complex", {g, none}) : b.build("complex", {none, g});
+}
+
 constexpr OpDraft complex() {
   OpDraft draft = op("complex", kPrimitive);
   draft.summary("Complex numbers from their parts.")
@@ -52,6 +63,9 @@ constexpr OpDraft complex() {
       .example("complex(f32[2] [1, 2], f32[2] [3, -4]) -> c64[2] [(1, 3), (2, -4)]")
       .infer<infer_complex>()
       .reference<reference_complex>()
+      .linear({0, 1})
+      .transposed<transpose_complex>()
+      .batched({0, 1})
       .fold<fold_complex>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
@@ -63,17 +77,21 @@ constexpr OpDraft part(std::string_view name, std::string_view summary, std::str
       .result("y", "f32 of c64, f64 of c128")
       .example(example)
       .infer<infer_part>()
+      .linear({0})
+      .batched({0})
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }
 constexpr OpDraft real() {
   return part("real", "The real parts.", "real(c64[2] [(1, 3), (2, -4)]) -> f32[2] [1, 2]")
       .reference<reference_part<0>>()
+      .transposed<transpose_part<0>>()
       .fold<fold_part<0>>();
 }
 constexpr OpDraft imag() {
   return part("imag", "The imaginary parts.", "imag(c64[2] [(1, 3), (2, -4)]) -> f32[2] [3, -4]")
       .reference<reference_part<1>>()
+      .transposed<transpose_part<1>>()
       .fold<fold_part<1>>();
 }
 
@@ -89,6 +107,14 @@ Status reference_barrier(const Eval& e) {
                [&](const Index& at) { e.output(i).copy_from(at, e.input(i), at); });
   return {};
 }
+// Derivatives pass: they do not wait for each other.
+std::vector<Value> jvp_barrier(Builder&, const Node&, std::span<const Value> tangents) {
+  return {tangents.begin(), tangents.end()};
+}
+std::vector<Value> pull_barrier(Builder&, const Node&, std::span<const uint8_t>,
+                                std::span<const Value> cotangents) {
+  return {cotangents.begin(), cotangents.end()};
+}
 constexpr OpDraft barrier() {
   OpDraft draft = op("barrier", kPrimitive | TENON_TRAIT_NO_RECOMPUTE);
   draft.summary("Its operands as they are; what reads the results comes after all of them.")
@@ -98,6 +124,9 @@ constexpr OpDraft barrier() {
       .example("barrier(f32[2] [1, 2], i64[] 3) -> f32[2] [1, 2], i64[] 3")
       .infer<infer_barrier>()
       .reference<reference_barrier>()
+      .jvp<jvp_barrier>()
+      .pull<pull_barrier>()
+      .batched({0})
       .cost(TENON_COST_FREE);
   return draft;
 }

@@ -1,5 +1,5 @@
 // conv: cross-correlation over any number of spatial dims.
-#include "conv_shape.h"
+#include "conv_derivative.h"
 
 namespace tenon::ops::conv_op {
 
@@ -107,6 +107,9 @@ constexpr OpDraft declare() {
           "strides = [2]} -> f32[1, 2, 2] [[[0, 20], [0, 5]]]")
       .infer<infer>()
       .reference<reference>()
+      .bilinear({0, 1})
+      .transposed<transpose>()
+      .batch<batch>()
       .cost(TENON_COST_CONTRACTION)
       .traits(TENON_TRAIT_NO_RECOMPUTE)
       .tolerance(4);

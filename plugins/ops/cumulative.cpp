@@ -1,5 +1,6 @@
 // cumsum, cumprod, cummax, cummin: running reductions along a dim.
 #include "complex_math.h"
+#include "derivative.h"
 #include "flag.h"
 
 namespace tenon::ops::cumulative {
@@ -100,6 +101,46 @@ Status decompose_product(Builder& b, const Node& node, tenon_value_t* out) {
   return b.finish(out, {joined(b, {turned(y.re), turned(y.im)})});
 }
 
+// ---- Derivatives ----
+
+// Each element goes to all results that it is part of: a running sum the other way round.
+Value transpose_sum(Builder& b, const Node& node, uint32_t, std::span<const Value> cotangents) {
+  return b.build("cumsum", {cotangents[0]},
+                 {{"dim", node.i64("dim")},
+                  {"reverse", int64_t{1} - node.i64("reverse")},
+                  {"exclusive", node.i64("exclusive")},
+                  {"acc", dtype(node.dtype("acc"))}});
+}
+// Products p and their tangents t over 1, 2, 4... elements up to each one: of two neighbours
+// (t1 p2 + p1 t2, p1 p2). Nothing is divided, because of zeros.
+std::vector<Value> jvp_product(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const int64_t dim = node.i64("dim");
+  const bool reverse = node.i64("reverse") != 0;
+  Value p = widen(b, node.operand(0)), t = widen(b, tangents[0]);
+  if (reverse) p = backwards(b, p, dim), t = backwards(b, t, dim);
+  if (node.i64("exclusive") != 0) p = moved(b, p, dim, 1, 1), t = moved(b, t, dim, 1, 0);
+  for (const int64_t distance : doublings(p.dim(static_cast<uint32_t>(dim)))) {
+    const Value before = moved(b, p, dim, distance, 1);
+    t = plus(b, times(b, moved(b, t, dim, distance, 0), p), times(b, before, t));
+    p = times(b, before, p);
+  }
+  return {b.convert(reverse ? backwards(b, t, dim) : t, tangents[0].dtype())};
+}
+// The tangent of the last element so far that is the largest or smallest, or NaN.
+std::vector<Value> jvp_extreme(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const int64_t dim = node.i64("dim");
+  const bool reverse = node.i64("reverse") != 0;
+  const auto turned = [&](Value v) { return reverse ? backwards(b, v, dim) : v; };
+  const Value x = turned(node.operand(0)), t = turned(tangents[0]);
+  const Value found = equal(b, x, b.build(node.op(), {x}, {{"dim", dim}}));
+  const Value nan = b.build("compare", {x, x}, {{"direction", TENON_CMP_NE}});
+  const Value index = b.build("iota", {}, {{"shape", x.dims()}, {"dim", dim}});
+  const Value held = kept(b, b.build("or", {found, nan}), index);
+  const Value last = b.build("cummax", {held}, {{"dim", dim}});
+  const Value out = b.build("take_along", {t, last}, {{"dim", dim}, {"mode", "in_bounds"}});
+  return {turned(node.i64("exclusive") != 0 ? moved(b, out, dim, 1, 0) : out)};
+}
+
 template <Kind kKind>
 constexpr uint32_t kTypes =
     kKind == Kind::kSum || kKind == Kind::kProd ? kNumber | kComplex : kNumber;
@@ -112,6 +153,8 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, std::str
       .operand("x", "the input", kTypes<kKind>, 0, 1)
       .result("y", "same type as x")
       .attr_i64("dim", "the dim along which it runs", 0)
+      .role(TENON_ROLE_AXIS)
+      .batched({0})
       .attr(flag("reverse", "1: from the end", 0))
       .attr(flag("exclusive", "1: without the element itself", 0))
       .constraint("C1", "dim is a dim of x", negative)
@@ -121,7 +164,7 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, std::str
   if (kKind == Kind::kSum || kKind == Kind::kProd) {
     draft.attr_dtype("acc", kAccText).infer<infer_acc>();
   } else {
-    draft.infer<infer>();
+    draft.infer<infer>().template jvp<jvp_extreme>();
   }
   return draft;
 }
@@ -130,6 +173,8 @@ constexpr OpDraft cumsum() {
   return base<Kind::kSum>("cumsum", "The running sum.",
                           "cumsum(f32[3] [1, 2, 3]) {dim = 0} -> f32[3] [1, 3, 6]",
                           "cumsum(f32[3]) {dim = 1}")
+      .linear({0})
+      .transposed<transpose_sum>()
       .constraint("C2", kAccRule, "cumsum(f32[3]) {dim = 0, acc = i32}")
       .decompose_complex<by_parts>()
       .example(
@@ -139,6 +184,7 @@ constexpr OpDraft cumprod() {
   return base<Kind::kProd>("cumprod", "The running product.",
                            "cumprod(i32[3] [2, 3, 4]) {dim = 0} -> i32[3] [2, 6, 24]",
                            "cumprod(f32[3]) {dim = 1}")
+      .jvp<jvp_product>()
       .constraint("C2", kAccRule, "cumprod(i32[3]) {dim = 0, acc = f32}")
       .decompose_complex<decompose_product>();
 }

@@ -2,6 +2,8 @@
 #ifndef TENON_PLUGINS_OPS_DERIVATIVE_H_
 #define TENON_PLUGINS_OPS_DERIVATIVE_H_
 
+#include <algorithm>
+
 #include "common.h"
 
 namespace tenon::ops {
@@ -41,6 +43,36 @@ inline Value repeated(Builder& b, Value x, bool has_it, Dim size) {
   Dims shape = x.dims();
   shape.insert(shape.begin(), size);
   return b.broadcast(x, shape, range(1, static_cast<int64_t>(shape.size())));
+}
+// x moved along a dim by so many places, towards the end if positive; `border` comes in.
+inline Value moved(Builder& b, Value x, int64_t dim, int64_t places, int64_t border) {
+  Axes low(x.rank(), 0), high = low;
+  low[static_cast<size_t>(dim)] = places;
+  high[static_cast<size_t>(dim)] = -places;
+  return b.build("pad", {x, b.scalar_int(x.dtype(), border)}, {{"low", low}, {"high", high}});
+}
+inline Value backwards(Builder& b, Value x, int64_t dim) {
+  return b.build("reverse", {x}, {{"dims", {dim}}});
+}
+// 1, 2, 4... below an extent: what running products double. No memory holds 2^48 elements, so a
+// symbol without a bound has 48 of them.
+inline Axes doublings(Dim extent) {
+  const int64_t bound = std::min(upper_bound(extent), int64_t{1} << 48);
+  Axes out;
+  for (int64_t distance = 1; distance < bound; distance *= 2) out.push_back(distance);
+  return out;
+}
+inline Value equal(Builder& b, Value x, Value y) {
+  return b.build("compare", {x, y}, {{"direction", TENON_CMP_EQ}});
+}
+// The element where a condition holds, else 0.
+inline Value kept(Builder& b, Value condition, Value x) {
+  return b.build("select", {condition, x, b.full_like(x, 0)});
+}
+inline Dim count_of_elements(Builder& b, const Dims& dims) {
+  Dim out = b.dim(1);
+  for (const Dim d : dims) out = out * d;
+  return out;
 }
 // Zeros of extents `shape`, with g from index `start` on.
 inline Value placed(Builder& b, Value g, const Dims& start, const Dims& shape) {

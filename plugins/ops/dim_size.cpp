@@ -20,6 +20,18 @@ Value fold(Builder& b, const Node& node) {
   return d.is_constant() ? b.scalar_int(TENON_I64, d.constant()) : Value();
 }
 
+// The extent is the same in all samples.
+tenon_code_t batch(void*, const tenon_builder_t* at, tenon_node_t id, const tenon_value_t* operands,
+                   const uint8_t*, tenon_dim_t, tenon_value_t* out, uint8_t* out_batched) noexcept {
+  return detail::guarded(context().host, [&] {
+    Builder b(*at);
+    const int64_t dim = Node(at->graph, id).i64("dim");
+    out_batched[0] = 0;
+    const Value x(at->graph, operands[0]);
+    return b.finish(out, {b.build("dim_size", {x}, {{"dim", dim + 1}})});
+  });
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("dim_size", kPrimitive);
   draft.summary("The extent of a dim of x, as i64 of rank 0.")
@@ -33,6 +45,7 @@ constexpr OpDraft declare() {
       .reference<reference>()
       .fold<fold>()
       .cost(TENON_COST_FREE);
+  draft.rules().batch = &batch;
   return draft;
 }
 

@@ -1,5 +1,5 @@
 // dynamic_slice and dynamic_update_slice: a box at a computed position, clamped so that it fits.
-#include "common.h"
+#include "gather_dims.h"
 
 namespace tenon::ops::dynamic_slice_op {
 
@@ -59,6 +59,50 @@ Status reference_update(const Eval& e) {
   return {};
 }
 
+// ---- Derivatives and batches ----
+
+Value transpose_slice(Builder& b, const Node& node, uint32_t, std::span<const Value> cotangents) {
+  const Value zero = b.full(cotangents[0].dtype(), node.operand(0).dims(), 0);
+  return b.build("dynamic_update_slice", {zero, cotangents[0], node.operand(1)});
+}
+Value transpose_update(Builder& b, const Node& node, uint32_t operand,
+                       std::span<const Value> cotangents) {
+  const Value g = cotangents[0], starts = node.operand(2);
+  const Dims sizes = node.operand(1).dims();
+  if (operand == 1) return b.build("dynamic_slice", {g, starts}, {{"sizes", sizes}});
+  return b.build("dynamic_update_slice", {g, b.full(g.dtype(), sizes, 0), starts});
+}
+// The same box in every sample begins at 0 along the new dim.
+Value common_starts(Builder& b, Value starts) {
+  const Value zero = b.splat(b.scalar_int(starts.dtype(), 0), {b.dim(1)});
+  return b.build("concat", {zero, starts}, {{"dim", 0}});
+}
+// A box for each sample is a window of gather or scatter.
+GatherDims boxes(int64_t rank, bool of_x) {
+  return with_samples({range(0, rank), {}, range(0, rank), {}, {}, 0}, of_x, true);
+}
+std::vector<Value> batch_slice(Builder& b, const Node& node, std::span<const Value> operands,
+                               std::span<const uint8_t> is_batched, Dim size) {
+  const bool of_x = is_batched[0] != 0, of_starts = is_batched[1] != 0;
+  Dims sizes = node.dims("sizes");
+  if (of_x) sizes.insert(sizes.begin(), of_starts ? min(size, b.dim(1)) : size);
+  if (!of_starts) {
+    const Value starts = common_starts(b, operands[1]);
+    return {b.build("dynamic_slice", {operands[0], starts}, {{"sizes", sizes}})};
+  }
+  const GatherDims g = boxes(node.operand(0).rank(), of_x);
+  return {gathered(b, operands[0], operands[1], sizes, g, "clip")};
+}
+std::vector<Value> batch_update(Builder& b, const Node& node, std::span<const Value> operands,
+                                std::span<const uint8_t> is_batched, Dim size) {
+  const Value x = repeated(b, operands[0], is_batched[0] != 0, size);
+  const Value update = repeated(b, operands[1], is_batched[1] != 0, size);
+  if (is_batched[2] == 0)
+    return {b.build("dynamic_update_slice", {x, update, common_starts(b, operands[2])})};
+  const GatherDims g = boxes(node.operand(0).rank(), true);
+  return {scattered(b, "set", x, operands[2], update, g, "clip")};
+}
+
 constexpr OpDraft dynamic_slice() {
   OpDraft draft = op("dynamic_slice", kPrimitive);
   draft.summary("A box of given sizes at a computed place, which is clamped so that the box fits.")
@@ -77,6 +121,9 @@ constexpr OpDraft dynamic_slice() {
       .infer<infer_slice>()
       .reference<reference_slice>()
       .decompose_complex<by_parts>()
+      .linear({0})
+      .transposed<transpose_slice>()
+      .batch<batch_slice>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }
@@ -103,6 +150,9 @@ constexpr OpDraft dynamic_update_slice() {
       .infer<infer_update>()
       .reference<reference_update>()
       .decompose_complex<by_parts>()
+      .linear({0, 1})
+      .transposed<transpose_update>()
+      .batch<batch_update>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }

@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "complex_math.h"
+#include "derivative.h"
 
 namespace tenon::ops::fft_op {
 
@@ -342,6 +343,39 @@ Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
   return b.finish(out, {joined(b, {re * scale, im * scale})});
 }
 
+// ---- Derivative ----
+
+// The half of a spectrum that real numbers have, where all elements but the first, and the last of
+// an even length, stand for their mirror images too.
+Value doubled(Builder& b, Value half, int64_t dim, int64_t n) {
+  const Value re = b.build("real", {half}), im = b.build("imag", {half});
+  std::vector<double> weights(static_cast<size_t>(n / 2 + 1), 2);
+  weights.front() = 1;
+  if (n % 2 == 0) weights.back() = 1;
+  const Value w = b.broadcast(numbers(b, re.dtype(), weights), re.dims(), Axes{dim});
+  return b.build("complex", {b.build("mul", {re, w}), b.build("mul", {im, w})});
+}
+// The other direction, scaled as this one is.
+Value transpose(Builder& b, const Node& node, uint32_t, std::span<const Value> cotangents) {
+  const Kind kind = kind_of(node.text("kind"));
+  const std::string norm(node.text("norm"));
+  const std::string other = norm == "ortho" ? norm : norm == "forward" ? "backward" : "forward";
+  const Axes axes = node.i64s("dims"), lengths = node.i64s("lengths");
+  const auto transformed = [&](Value x, std::string_view name) {
+    return b.build("fft", {x},
+                   {{"kind", name}, {"dims", axes}, {"lengths", lengths}, {"norm", other}});
+  };
+  const Value g = cotangents[0];
+  if (kind == Kind::kForward) return transformed(g, "ifft");
+  if (kind == Kind::kInverse) return transformed(g, "fft");
+  const int64_t last = axes.back(), n = lengths.back();
+  if (kind == Kind::kRealInverse) return doubled(b, transformed(g, "rfft"), last, n);
+  Dims whole = g.dims();
+  whole[static_cast<size_t>(last)] = b.dim(n);
+  const Value full = placed(b, g, Dims(g.rank(), b.dim(0)), whole);
+  return b.build("real", {transformed(full, "ifft")});
+}
+
 constexpr OpDraft fft() {
   OpDraft draft = op("fft", kComposite);
   draft.summary("The discrete Fourier transform over some dims, or its inverse.")
@@ -356,6 +390,7 @@ constexpr OpDraft fft() {
       .result("y", "complex numbers; floats of kind irfft")
       .attr_string("kind", "which transform", "fft", "fft|ifft|rfft|irfft")
       .attr_i64s("dims", "the dims that are transformed")
+      .role(TENON_ROLE_AXES)
       .attr_i64s("lengths", "the lengths of the signal along them")
       .attr_string("norm", "what is divided by the length", "backward", "backward|ortho|forward")
       .constraint("C1", "dims are distinct dims of x, at least one",
@@ -377,6 +412,9 @@ constexpr OpDraft fft() {
           "-> f32[4] [1, 2, 3, 4]")
       .infer<infer>()
       .reference<reference>()
+      .linear({0})
+      .transposed<transpose>()
+      .batched({0})
       .decompose<decompose>()
       .cost(TENON_COST_CONTRACTION)
       .traits(TENON_TRAIT_NO_RECOMPUTE)

@@ -124,6 +124,21 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   return answer(values, out);
 }
 
+// Adds the elements up where they came from.
+Value transpose(Builder& b, const Node& node, uint32_t, std::span<const Value> cotangents) {
+  const Value indices = node.operand(1);
+  return added_up(b, cotangents[0], indices, node.operand(0).dims(), dims_of(node, indices.rank()),
+                  node.text("mode"));
+}
+std::vector<Value> batch(Builder& b, const Node& node, std::span<const Value> operands,
+                         std::span<const uint8_t> is_batched, Dim size) {
+  const bool of_x = is_batched[0] != 0, of_indices = is_batched[1] != 0;
+  Dims sizes = node.dims("sizes");
+  if (of_x) sizes.insert(sizes.begin(), of_indices ? min(size, b.dim(1)) : size);
+  const GatherDims g = with_samples(dims_of(node, node.operand(1).rank()), of_x, of_indices);
+  return {gathered(b, operands[0], operands[1], sizes, g, node.text("mode"))};
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("gather", kPrimitive);
   draft.summary("Windows of x at computed places.")
@@ -180,6 +195,9 @@ constexpr OpDraft declare() {
       .value_of<value_of>()
       .reference<reference>()
       .decompose_complex<by_parts>()
+      .linear({0})
+      .transposed<transpose>()
+      .batch<batch>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }

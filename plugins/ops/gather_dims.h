@@ -3,7 +3,7 @@
 #ifndef TENON_PLUGINS_OPS_GATHER_DIMS_H_
 #define TENON_PLUGINS_OPS_GATHER_DIMS_H_
 
-#include "common.h"
+#include "derivative.h"
 
 namespace tenon::ops {
 
@@ -123,6 +123,71 @@ inline Status check_gather_dims(const InferQuery& q, const GatherDims& g, size_t
   }
   return require_length(q, "C4", "the list of window dims", g.offset_dims.size(),
                         rank - named.size());
+}
+
+// ---- Nodes of them, for rules ----
+
+// The extent of a window along a dim of x: 1, or 0 where that dim may be empty and there are no
+// indices.
+inline Dim one_each(const Builder& b, Dim dim, Value indices) {
+  Dim size = b.dim(1);
+  if (compare(TENON_REL_LE, size, dim) == TENON_YES) return size;
+  for (const Dim count : indices.dims()) size = min(size, count);
+  return size;
+}
+inline Value gathered(Builder& b, Value x, Value indices, const Dims& sizes, const GatherDims& g,
+                      std::string_view mode) {
+  return b.build("gather", {x, indices},
+                 {{"sizes", sizes},
+                  {"offset_dims", g.offset_dims},
+                  {"collapsed_dims", g.collapsed_dims},
+                  {"index_map", g.index_map},
+                  {"batch_dims", g.batch_dims},
+                  {"index_batch_dims", g.index_batch_dims},
+                  {"index_vector_dim", g.index_vector_dim},
+                  {"mode", mode}});
+}
+inline Value scattered(Builder& b, std::string_view kind, Value x, Value indices, Value updates,
+                       const GatherDims& g, std::string_view mode) {
+  return b.build("scatter", {x, indices, updates},
+                 {{"kind", kind},
+                  {"window_dims", g.offset_dims},
+                  {"inserted_dims", g.collapsed_dims},
+                  {"index_map", g.index_map},
+                  {"batch_dims", g.batch_dims},
+                  {"index_batch_dims", g.index_batch_dims},
+                  {"index_vector_dim", g.index_vector_dim},
+                  {"mode", mode}});
+}
+// Zeros of extents `shape` to which g is added: what gathers from there, transposed. Narrow floats
+// are added in f32 and rounded once.
+inline Value added_up(Builder& b, Value g, Value indices, const Dims& shape, const GatherDims& dims,
+                      std::string_view mode) {
+  const Value wide = widen(b, g);
+  const Value zero = b.full(wide.dtype(), shape, 0);
+  return b.convert(scattered(b, "add", zero, indices, wide, dims, mode), g.dtype());
+}
+// The dim numbers where the operand or the indices, or both, have a new dim 0, as the result then
+// has: a dim of the window, of the indices, or a pair of both.
+inline GatherDims with_samples(GatherDims g, bool of_operand, bool of_indices) {
+  g.offset_dims = shifted(g.offset_dims);
+  if (of_operand) {
+    for (Axes* list : {&g.collapsed_dims, &g.index_map, &g.batch_dims}) *list = shifted(*list);
+    if (!of_indices) g.offset_dims.insert(g.offset_dims.begin(), 0);
+  }
+  if (of_indices) {
+    g.index_batch_dims = shifted(g.index_batch_dims);
+    ++g.index_vector_dim;
+  }
+  if (of_operand && of_indices) {
+    g.batch_dims.insert(g.batch_dims.begin(), 0);
+    g.index_batch_dims.insert(g.index_batch_dims.begin(), 0);
+  }
+  return g;
+}
+// Single elements of a value of rank 1.
+inline GatherDims single_elements(Value indices) {
+  return {{}, {0}, {0}, {}, {}, static_cast<int64_t>(indices.rank())};
 }
 
 }  // namespace tenon::ops

@@ -3,6 +3,7 @@
 
 #include "flag.h"
 #include "linalg.h"
+#include "linalg_derivative.h"
 
 namespace tenon::ops::linalg::eigen {
 
@@ -330,6 +331,55 @@ Status reference_eig(const Eval& e) {
   });
 }
 
+// ---- Derivatives ----
+
+// 1 / (v_j - v_i) in row i and column j, 0 on the diagonal. Equal values give infinities, and a
+// derivative that uses their vectors NaN: these are free.
+Value inverse_gaps(Builder& b, Value v, Value like) {
+  const Value diagonal = on_diagonal(b, like), ones = b.full_like(like, 1);
+  const Value gaps = minus(b, as_rows(b, v, like), as_columns(b, v, like));
+  const Value inverse = b.build("div", {ones, where(b, diagonal, ones, gaps)});
+  return where(b, diagonal, b.full_like(like, 0), inverse);
+}
+// With s = v^T a' v: w' is the diagonal of s, v' = v (s_ij / (w_j - w_i)).
+std::vector<Value> jvp_eigh(Builder& b, const Node& node, std::span<const Value> tangents) {
+  if (refuses_complex(b, node)) return {};
+  const Value w = node.result(0), v = node.result(1);
+  const Value t = symmetric(b, tangents[0], node.i64("upper") != 0);
+  const Value s = product(b, product(b, flipped(b, v), t), v);
+  return {diagonal_of(b, s), product(b, v, times(b, inverse_gaps(b, w, s), s))};
+}
+
+// The part of a' that leaves the columns of u: (a' v - u (u^T a' v)) / s.
+Value leaving(Builder& b, Value moves, Value u, Value s) {
+  const Value inside = product(b, u, product(b, flipped(b, u), moves));
+  return b.build("div", {minus(b, moves, inside), as_rows(b, s, moves)});
+}
+// With d = u^T a' v: s' is its diagonal; u' = u (f (d s + s d^T)), v' = v (f (s d + d^T s)), f the
+// inverse gaps of s squared; and what leaves the columns of u or v, if these are not all.
+std::vector<Value> jvp_svd(Builder& b, const Node& node, std::span<const Value> tangents) {
+  if (refuses_complex(b, node)) return {};
+  const Value t = tangents[0], u = node.result(0), s = node.result(1);
+  const Value v = flipped(b, node.result(2));
+  const Dim m = t.dim(t.rank() - 2), n = t.dim(t.rank() - 1);
+  const bool is_tall = compare(TENON_REL_LE, m, n) != TENON_YES;
+  const bool is_wide = compare(TENON_REL_LE, n, m) != TENON_YES;
+  if (node.i64("full") != 0 && (is_tall || is_wide)) {
+    b.note(fail(TENON_UNIMPLEMENTED,
+                "T0410: svd has no derivative: with full, columns of u and v beyond the smaller "
+                "extent of a are free"));
+    return {};
+  }
+  const Value moves = product(b, t, v), d = product(b, flipped(b, u), moves);
+  const Value f = inverse_gaps(b, times(b, s, s), d);
+  const Value right = times(b, d, as_rows(b, s, d)), left = times(b, d, as_columns(b, s, d));
+  Value du = product(b, u, times(b, f, plus(b, right, flipped(b, right))));
+  Value dv = product(b, v, times(b, f, plus(b, left, flipped(b, left))));
+  if (is_tall) du = plus(b, du, leaving(b, moves, u, s));
+  if (is_wide) dv = plus(b, dv, leaving(b, product(b, flipped(b, t), u), v, s));
+  return {du, diagonal_of(b, d), flipped(b, dv)};
+}
+
 // ---- Declarations ----
 
 constexpr OpDraft eigh() {
@@ -347,7 +397,9 @@ constexpr OpDraft eigh() {
       .constraint("C1", kSquareText, "eigh(f32[2, 3])")
       .example("eigh(f32[2, 2] [[1, 0], [0, 2]]) -> f32[2] [1, 2], f32[2, 2] [[1, 0], [0, 1]]")
       .infer<infer_eigh>()
-      .reference<reference_eigh>();
+      .reference<reference_eigh>()
+      .jvp<jvp_eigh>()
+      .batched({0});
   return draft;
 }
 constexpr OpDraft svd() {
@@ -365,7 +417,9 @@ constexpr OpDraft svd() {
       .attr(flag("full", "1: u and vh are square", 0))
       .example("svd(f32[1, 2] [[0, 5]]) -> f32[1, 1] [[1]], f32[1] [5], f32[1, 2] [[0, 1]]")
       .infer<infer_svd>()
-      .reference<reference_svd>();
+      .reference<reference_svd>()
+      .jvp<jvp_svd>()
+      .batched({0});
   return draft;
 }
 constexpr OpDraft eig() {
@@ -381,7 +435,9 @@ constexpr OpDraft eig() {
       .constraint("C1", kSquareText, "eig(f32[2, 3])")
       .example("eig(f32[1, 1] [[3]]) -> c64[1] [(3, 0)], c64[1, 1] [[(1, 0)]]")
       .infer<infer_eig>()
-      .reference<reference_eig>();
+      .reference<reference_eig>()
+      .no_derivative("its results are complex")
+      .batched({0});
   return draft;
 }
 

@@ -1,6 +1,7 @@
 // cholesky, triangular_solve, lu, qr: factors of matrices, and systems of triangular ones.
 #include "flag.h"
 #include "linalg.h"
+#include "linalg_derivative.h"
 
 namespace tenon::ops::linalg {
 
@@ -167,6 +168,101 @@ Status reference_qr(const Eval& e) {
   });
 }
 
+// ---- Derivatives ----
+
+// Of a = L L^T: L' = L phi(L^-1 a' L^-T), phi: the lower triangle with half of the diagonal.
+std::vector<Value> jvp_cholesky(Builder& b, const Node& node, std::span<const Value> tangents) {
+  if (refuses_complex(b, node)) return {};
+  const bool upper = node.i64("upper") != 0;
+  const Value l = upper ? flipped(b, node.result()) : node.result();
+  const Value half = solved_triangle(b, l, symmetric(b, tangents[0], upper), false);
+  const Value whole = solved_triangle(b, l, flipped(b, half), false);
+  const Value halves = times(b, whole, b.full_like(whole, 0.5));
+  const Value phi = triangle(b, where(b, on_diagonal(b, whole), halves, whole), false);
+  const Value out = product(b, l, phi);
+  return {upper ? flipped(b, out) : out};
+}
+
+// The triangle of a that is read.
+Value read_part(Builder& b, const Node& node, Value a) {
+  const bool upper = node.i64("upper") != 0, unit = node.i64("unit") != 0;
+  return triangle(b, a, upper, !unit ? 0 : upper ? 1 : -1);
+}
+// x' = a^-1 (b' - a' x)
+std::vector<Value> jvp_solve(Builder& b, const Node& node, std::span<const Value> tangents) {
+  if (refuses_complex(b, node)) return {};
+  const std::string form(node.text("form"));
+  Value right = tangents[1];
+  if (tangents[0].valid()) {
+    const Value t = read_part(b, node, tangents[0]);
+    const Value moves = product(b, form == "plain" ? t : flipped(b, t), node.result());
+    right = right.valid() ? minus(b, right, moves) : b.build("neg", {moves});
+  }
+  return {solved_triangle(b, node.operand(0), right, node.i64("upper") != 0, node.i64("unit") != 0,
+                          form)};
+}
+// Of b: a^-T g. Of a: -(a^-T g) x^T.
+std::vector<Value> pull_solve(Builder& b, const Node& node, std::span<const uint8_t> wanted,
+                              std::span<const Value> cotangents) {
+  if (refuses_complex(b, node)) return {};
+  const bool plain = node.text("form") == "plain";
+  const Value right = solved_triangle(b, node.operand(0), cotangents[0], node.i64("upper") != 0,
+                                      node.i64("unit") != 0, plain ? "transposed" : "plain");
+  if (wanted[0] == 0) return {Value(), right};
+  const Value x = node.result();
+  const Value of_a = plain ? product(b, right, flipped(b, x)) : product(b, x, flipped(b, right));
+  return {b.build("neg", {read_part(b, node, of_a)}), right};
+}
+
+// Of P a = L U, with m = L^-1 P a' U^-1: L' is L times the part of m below the diagonal, U' the
+// other part times U. Where a is not square, L and U are made square with the unit matrix.
+std::vector<Value> jvp_lu(Builder& b, const Node& node, std::span<const Value> tangents) {
+  if (refuses_complex(b, node)) return {};
+  const Value packed = node.result(0), t = tangents[0];
+  const Dim m = t.dim(t.rank() - 2), n = t.dim(t.rank() - 1);
+  const Value low = resized(b, packed, m, m), high = resized(b, packed, n, n);
+  const Value l = where(b, on_diagonal(b, low), b.full_like(low, 1), below(b, low));
+  const Value rows = b.build("dim_size", {packed}, {{"dim", int64_t{t.rank()} - 2}});
+  const Value last = b.splat(rows, high.dims());
+  const Value is_new =
+      b.build("compare", {index_in(b, high, false), last}, {{"direction", TENON_CMP_GE}});
+  const Value added = b.build("and", {is_new, on_diagonal(b, high)});
+  const Value u = where(b, added, b.full_like(high, 1), triangle(b, high, true));
+  const Value order = b.broadcast(node.result(1), t.dims(), range(0, int64_t{t.rank()} - 1));
+  const Value in_order =
+      b.build("take_along", {t, order}, {{"dim", int64_t{t.rank()} - 2}, {"mode", "in_bounds"}});
+  const Value inner = divided_by(b, solved_triangle(b, l, in_order, false, true), u);
+  return {plus(b, product(b, l, below(b, inner)), product(b, triangle(b, inner, true), u))};
+}
+
+// With s = q^T a' r^-1: q' = q (w - s) + a' r^-1, w antisymmetric and equal to s below the
+// diagonal; r' = q^T a' + q'^T a. Of a wide matrix q comes from its first columns.
+std::vector<Value> jvp_qr(Builder& b, const Node& node, std::span<const Value> tangents) {
+  if (refuses_complex(b, node)) return {};
+  const Value a = node.operand(0), t = tangents[0], q = node.result(0), r = node.result(1);
+  const Dim m = a.dim(a.rank() - 2), n = a.dim(a.rank() - 1), k = q.dim(q.rank() - 1);
+  if (node.i64("complete") != 0 && compare(TENON_REL_LE, m, n) != TENON_YES) {
+    b.note(fail(TENON_UNIMPLEMENTED,
+                "T0410: qr has no derivative: with complete, columns of q beyond those of a are "
+                "free"));
+    return {};
+  }
+  const auto first = [&](Value v, Dim rows) {
+    Dims limit = v.dims();
+    limit[limit.size() - 2] = rows;
+    limit[limit.size() - 1] = k;
+    if (limit == v.dims()) return v;
+    return b.build("slice", {v}, {{"start", Dims(v.rank(), b.dim(0))}, {"limit", limit}});
+  };
+  const Value part = divided_by(b, first(t, m), first(r, k));
+  const Value s = product(b, flipped(b, q), part);
+  const Value under = below(b, s);
+  const Value turn = minus(b, minus(b, under, flipped(b, under)), s);
+  const Value dq = plus(b, product(b, q, turn), part);
+  const Value dr = plus(b, product(b, flipped(b, q), t), product(b, flipped(b, dq), a));
+  return {dq, triangle(b, dr, true)};
+}
+
 // ---- Declarations ----
 
 constexpr OpDraft cholesky() {
@@ -183,7 +279,9 @@ constexpr OpDraft cholesky() {
       .constraint("C1", kSquareText, "cholesky(f32[2, 3])")
       .example("cholesky(f32[2, 2] [[4, 9], [2, 10]]) -> f32[2, 2] [[2, 0], [1, 3]]")
       .infer<infer_cholesky>()
-      .reference<reference_cholesky>();
+      .reference<reference_cholesky>()
+      .jvp<jvp_cholesky>()
+      .batched({0});
   return draft;
 }
 constexpr OpDraft triangular_solve() {
@@ -204,7 +302,10 @@ constexpr OpDraft triangular_solve() {
           "triangular_solve(f32[2, 2] [[2, 0], [1, 4]], f32[2, 1] [[2], [9]]) -> f32[2, 1] "
           "[[1], [2]]")
       .infer<infer_solve>()
-      .reference<reference_solve>();
+      .reference<reference_solve>()
+      .jvp<jvp_solve>()
+      .pull<pull_solve>()
+      .batched({0, 1});
   return draft;
 }
 constexpr OpDraft lu() {
@@ -223,7 +324,9 @@ constexpr OpDraft lu() {
           "lu(f32[2, 2] [[1, 2], [4, 4]]) -> f32[2, 2] [[4, 4], [0.25, 1]], i64[2] [1, 0], "
           "i32[] -1")
       .infer<infer_lu>()
-      .reference<reference_lu>();
+      .reference<reference_lu>()
+      .jvp<jvp_lu>()
+      .batched({0});
   return draft;
 }
 constexpr OpDraft qr() {
@@ -239,7 +342,9 @@ constexpr OpDraft qr() {
       .attr(flag("complete", "1: q is square", 0))
       .example("qr(f32[2, 1] [[3], [4]]) -> f32[2, 1] [[-0.6], [-0.8]], f32[1, 1] [[-5]]")
       .infer<infer_qr>()
-      .reference<reference_qr>();
+      .reference<reference_qr>()
+      .jvp<jvp_qr>()
+      .batched({0});
   return draft;
 }
 

@@ -42,6 +42,7 @@ constexpr OpDraft nonzero() {
       .example("nonzero(f32[2, 2] [[1, 0], [0, 2]]) -> i64[2, 2] [[0, 1], [0, 1]]")
       .infer<infer>()
       .reference<reference>()
+      .no_derivative("its result is indices")
       .traits(TENON_TRAIT_NO_RECOMPUTE)
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
@@ -78,6 +79,18 @@ Status reference_compress(const Eval& e) {
   return {};
 }
 
+// The same slices of the tangent, by their indices: these come first in order, before the others.
+std::vector<Value> jvp_compress(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Value condition = node.operand(1);
+  const int64_t dim = node.i64("dim");
+  const Dim found = node.result().dim(static_cast<uint32_t>(dim));
+  const Term index = iota(b, condition.dims(), 0);
+  const Value last = b.splat(b.scalar_int(TENON_I64, INT64_MAX), condition.dims());
+  const Term chosen = where({b, condition}, index, {b, last});
+  const Term first = cut({b, b.build("sort", {chosen.v})}, 0, b.dim(0), found);
+  return {take({b, tangents[0]}, first, dim, "in_bounds")};
+}
+
 constexpr OpDraft compress() {
   OpDraft draft = op("compress", kPure | TENON_TRAIT_DEFINES_SYMBOL);
   draft.summary("The slices of x along a dim for which a condition holds.")
@@ -93,6 +106,7 @@ constexpr OpDraft compress() {
       .example("compress(f32[3] [1, 2, 3], pred[3] [1, 0, 1]) -> f32[2] [1, 3]")
       .infer<infer_compress>()
       .reference<reference_compress>()
+      .jvp<jvp_compress>()
       .traits(TENON_TRAIT_NO_RECOMPUTE)
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;

@@ -60,33 +60,27 @@ Value fold(Builder&, const Node& node) {
   return nothing ? node.operand(0) : Value();
 }
 
-// Of x: the elements of x alone. Of the value: the sum of all others.
+// Of x: the elements of x alone; what was added goes, and what was cut off comes back as zeros. Of
+// the value: the sum of all others.
 Value transpose(Builder& b, const Node& node, uint32_t operand, std::span<const Value> cotangents) {
-  const Value x = node.operand(0);
-  Value g = cotangents[0];
-  const size_t rank = x.rank();
-  const Axes low = node.i64s("low"), high = node.i64s("high");
-  const Axes between = list_or(node.i64s("interior"), rank, 0);
-  // Elements that were cut off come back as zeros first.
-  Axes more_low(rank), more_high(rank), stride(rank);
-  Dims start, limit;
-  for (size_t i = 0; i < rank; ++i) {
-    more_low[i] = std::max<int64_t>(-low[i], 0);
-    more_high[i] = std::max<int64_t>(-high[i], 0);
-    stride[i] = between[i] + 1;
+  const Value g = cotangents[0];
+  Axes low = node.i64s("low"), high = node.i64s("high");
+  Axes stride = list_or(node.i64s("interior"), low.size(), 0);
+  for (Axes* list : {&low, &high}) {
+    for (int64_t& border : *list) border = -border;
   }
-  const Value zero = b.scalar(g.dtype(), 0);
-  if (!all_equal(more_low, 0) || !all_equal(more_high, 0))
-    g = b.build("pad", {g, zero}, {{"low", more_low}, {"high", more_high}});
-  for (uint32_t i = 0; i < rank; ++i) {
-    start.push_back(b.dim(std::max<int64_t>(low[i], 0)));
-    limit.push_back(g.dim(i) - b.dim(std::max<int64_t>(high[i], 0)));
+  for (int64_t& step : stride) ++step;
+  Value inner = g;
+  if (!all_equal(low, 0) || !all_equal(high, 0))
+    inner = b.build("pad", {g, b.scalar(g.dtype(), 0)}, {{"low", low}, {"high", high}});
+  if (inner.valid() && !all_equal(stride, 1)) {
+    const Dims start(g.rank(), b.dim(0));
+    inner =
+        b.build("slice", {inner}, {{"start", start}, {"limit", inner.dims()}, {"stride", stride}});
   }
-  const Value inner =
-      b.build("slice", {g}, {{"start", start}, {"limit", limit}, {"stride", stride}});
-  if (operand == 0) return inner;
-  const Axes all = range(0, static_cast<int64_t>(rank));
-  return minus(b, reduce(b, "reduce_sum", cotangents[0], all), reduce(b, "reduce_sum", inner, all));
+  if (operand == 0 || !inner.valid()) return inner;
+  const Axes all = range(0, static_cast<int64_t>(g.rank()));
+  return minus(b, reduce(b, "reduce_sum", g, all), reduce(b, "reduce_sum", inner, all));
 }
 
 constexpr OpDraft declare() {

@@ -140,6 +140,27 @@ std::vector<Value> jvp_extreme(Builder& b, const Node& node, std::span<const Val
   return {reduce(b, "reduce_sum", times(b, tangents[0], b.build("div", {ones, count})), axes)};
 }
 
+// The sum of each tangent times the product of all others: of those before it and those after it,
+// so that zeros do no harm.
+std::vector<Value> jvp_product(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Value x = node.operand(0);
+  const Axes axes = node.i64s("dims");
+  if (axes.empty()) return {tangents[0]};
+  Axes perm = others(x.rank(), axes);
+  const auto last = static_cast<int64_t>(perm.size());
+  perm.insert(perm.end(), axes.begin(), axes.end());
+  Dims shape = node.result().dims(), reduced;
+  for (const int64_t axis : axes) reduced.push_back(x.dim(static_cast<uint32_t>(axis)));
+  shape.push_back(count_of_elements(b, reduced));
+  const auto flat = [&](Value v) { return reshape(b, permute(b, widen(b, v), perm), shape); };
+  const auto product = [&](int64_t reverse) {
+    return b.build("cumprod", {flat(x)}, {{"dim", last}, {"reverse", reverse}, {"exclusive", 1}});
+  };
+  const Value of_others = times(b, product(0), product(1));
+  const Value sum = reduce(b, "reduce_sum", times(b, of_others, flat(tangents[0])), Axes{last});
+  return {b.convert(sum, x.dtype())};
+}
+
 template <Kind kKind>
 constexpr OpDraft base(std::string_view name, std::string_view summary, tenon_dtypes_t dtypes,
                        std::string_view example, std::string_view negative) {
@@ -161,6 +182,7 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, tenon_dt
     draft.infer<infer>();
   }
   if constexpr (kKind == Kind::kSum) draft.linear({0}).template transposed<transpose_sum>();
+  if constexpr (kKind == Kind::kProd) draft.template jvp<jvp_product>();
   if constexpr (kKind == Kind::kMax || kKind == Kind::kMin) draft.template jvp<jvp_extreme>();
   if constexpr (kKind != Kind::kAnd && kKind != Kind::kOr)
     draft.template value_of<value_of<kKind>>();

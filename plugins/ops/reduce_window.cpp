@@ -1,5 +1,5 @@
 // reduce_window: sum, max or min over a window that slides over every dim.
-#include "common.h"
+#include "gather_dims.h"
 
 namespace tenon::ops::reduce_window {
 
@@ -82,6 +82,115 @@ Status reference(const Eval& e) {
   });
 }
 
+// ---- Derivatives ----
+
+// Zeros where a constant extent is 0, whose windows cannot be inverted.
+bool is_empty(Value v) {
+  for (const Dim d : v.dims()) {
+    if (d.is(0)) return true;
+  }
+  return false;
+}
+// Element i of x is in window o where o strides + k dilation - low = i base_dilation: a window over
+// g, whose elements are `strides` apart, seen from the other end. r is how far the last window ends
+// before the end of x.
+Value transpose_sum(Builder& b, const Node& node, Value g) {
+  const Value x = node.operand(0);
+  if (is_empty(x) || is_empty(g)) return b.full_like(x, 0);
+  const Window w = window_of(node, x.rank());
+  Axes low, high;
+  for (uint32_t i = 0; i < x.rank(); ++i) {
+    const int64_t reach = (w.window[i] - 1) * w.dilation[i];
+    int64_t r = w.strides[i] - 1;  // of a symbolic extent; what is too much is cut
+    if (const auto n = constant_of(x.dim(i)))
+      r = ((*n - 1) * w.base_dilation[i] + w.low[i] + w.high[i] - reach) % w.strides[i];
+    low.push_back(reach - w.low[i]);
+    high.push_back(reach - w.high[i] + r);
+  }
+  const Value sums = b.build("reduce_window", {g},
+                             {{"window", w.window},
+                              {"strides", w.base_dilation},
+                              {"pad_low", low},
+                              {"pad_high", high},
+                              {"base_dilation", w.strides},
+                              {"dilation", w.dilation},
+                              {"acc", dtype(node.dtype("acc"))}});
+  if (!sums.valid() || sums.dims() == x.dims()) return sums;
+  const Dims start(x.rank(), b.dim(0));
+  return b.build("slice", {sums}, {{"start", start}, {"limit", x.dims()}});
+}
+
+// Where in x, with its gaps and borders filled, the first largest or smallest element of each
+// window is.
+struct Extremes {
+  Builder& b;
+  Window w;
+  Value index;  // into the elements of the filled x
+  Dims filled;
+
+  Extremes(Builder& builder, const Node& node)
+      : b(builder), w(window_of(node, node.operand(0).rank())) {
+    const bool is_max = node.text("kind") == "max";
+    Value x = node.operand(0);
+    x = fill(is_max ? x : b.build("neg", {x}), -std::numeric_limits<double>::infinity());
+    filled = x.dims();
+    const std::vector<Attr> attrs = {
+        {"window", w.window}, {"strides", w.strides}, {"dilation", w.dilation}};
+    index = b.build_node("window_argmax", std::vector<Value>{x}, attrs).result(1);
+  }
+  Value fill(Value x, double with) const {
+    return b.build("pad", {x, b.scalar(x.dtype(), with)},
+                   {{"low", w.low}, {"high", w.high}, {"interior", gaps()}});
+  }
+  Axes gaps() const {
+    Axes out = w.base_dilation;
+    for (int64_t& distance : out) --distance;
+    return out;
+  }
+};
+
+std::vector<Value> jvp(Builder& b, const Node& node, std::span<const Value> tangents) {
+  if (node.text("kind") == "sum") {
+    const Window w = window_of(node, node.operand(0).rank());
+    return {b.build("reduce_window", {tangents[0]},
+                    {{"window", w.window},
+                     {"strides", w.strides},
+                     {"pad_low", w.low},
+                     {"pad_high", w.high},
+                     {"base_dilation", w.base_dilation},
+                     {"dilation", w.dilation},
+                     {"acc", dtype(node.dtype("acc"))}})};
+  }
+  const Extremes e(b, node);
+  const Dims flat = {count_of_elements(b, e.filled)};
+  const Value t = reshape(b, e.fill(tangents[0], 0), flat);
+  return {
+      gathered(b, t, e.index, {one_each(b, flat[0], e.index)}, single_elements(e.index), "fill")};
+}
+std::vector<Value> pull(Builder& b, const Node& node, std::span<const uint8_t>,
+                        std::span<const Value> cotangents) {
+  const Value g = cotangents[0], x = node.operand(0);
+  if (node.text("kind") == "sum") return {transpose_sum(b, node, g)};
+  const Extremes e(b, node);
+  const Value sums =
+      added_up(b, g, e.index, {count_of_elements(b, e.filled)}, single_elements(e.index), "fill");
+  // The border and the gaps go: a slice, after what was cut came back as zeros.
+  Axes low, high, step = e.gaps();
+  for (int64_t& s : step) ++s;
+  Dims start, limit;
+  for (uint32_t i = 0; i < x.rank(); ++i) {
+    low.push_back(std::max<int64_t>(-e.w.low[i], 0));
+    high.push_back(std::max<int64_t>(-e.w.high[i], 0));
+    start.push_back(b.dim(std::max<int64_t>(e.w.low[i], 0)));
+    limit.push_back(e.filled[i] + b.dim(low[i]) - b.dim(std::max<int64_t>(e.w.high[i], 0)) +
+                    b.dim(high[i]));
+  }
+  Value whole = reshape(b, sums, e.filled);
+  if (!all_equal(low, 0) || !all_equal(high, 0))
+    whole = b.build("pad", {whole, b.scalar(g.dtype(), 0)}, {{"low", low}, {"high", high}});
+  return {b.build("slice", {whole}, {{"start", start}, {"limit", limit}, {"stride", step}})};
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("reduce_window", kPrimitive);
   draft.summary("The sum, the largest or the smallest element of a window that slides over x.")
@@ -93,11 +202,17 @@ constexpr OpDraft declare() {
       .result("y", "element type of x")
       .attr_string("kind", "what is computed", "sum", "sum|max|min")
       .attr_i64s("window", "extent of the window; empty: 1")
+      .role(TENON_ROLE_PER_DIM, 1)
       .attr_i64s("strides", "step of the window; empty: 1")
+      .role(TENON_ROLE_PER_DIM, 1)
       .attr_i64s("pad_low", "border before x, may be negative; empty: 0")
+      .role(TENON_ROLE_PER_DIM)
       .attr_i64s("pad_high", "border after x, may be negative; empty: 0")
+      .role(TENON_ROLE_PER_DIM)
       .attr_i64s("base_dilation", "distance of the elements of x; empty: 1")
+      .role(TENON_ROLE_PER_DIM, 1)
       .attr_i64s("dilation", "distance of the elements of the window; empty: 1")
+      .role(TENON_ROLE_PER_DIM, 1)
       .attr_dtype("acc",
                   "the type sums are kept in, or one that holds more; none: f32 for f16 and bf16, "
                   "else the type of x")
@@ -116,6 +231,9 @@ constexpr OpDraft declare() {
           "i32[2] [7, 7]")
       .infer<infer>()
       .reference<reference>()
+      .jvp<jvp>()
+      .pull<pull>()
+      .batched({0})
       .cost(TENON_COST_REDUCTION);
   return draft;
 }

@@ -123,6 +123,7 @@ constexpr OpDraft roi_align() {
           "{sizes = [1, 1], samples = 2} -> f32[1, 1, 1, 1] [[[[2.5]]]]")
       .infer<infer_roi>()
       .reference<reference_roi>()
+      .no_derivative("no rule for it is there yet")
       .cost(TENON_COST_REDUCTION)
       .tolerance(16);
   return draft;

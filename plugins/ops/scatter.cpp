@@ -91,6 +91,133 @@ Status reference(const Eval& e) {
   });
 }
 
+// ---- Derivatives ----
+
+// A scatter as its rules see it.
+struct Scatter {
+  Builder& b;
+  Value x, indices, updates, y;
+  GatherDims dims;
+  std::string kind, mode;
+  Scatter(Builder& builder, const Node& node)
+      : b(builder),
+        x(node.operand(0)),
+        indices(node.operand(1)),
+        updates(node.operand(2)),
+        y(node.result()),
+        dims(dims_of(node, indices.rank())),
+        kind(node.text("kind")),
+        mode(node.text("mode")) {}
+
+  // The elements that updates meet; 0 for those outside.
+  Value met(Value from) const {
+    Dims sizes;
+    for (uint32_t i = 0; i < x.rank(); ++i) sizes.push_back(one_each(b, x.dim(i), indices));
+    const Axes window = dims.window_axes(x.rank());
+    for (size_t k = 0; k < window.size(); ++k) {
+      sizes[static_cast<size_t>(window[k])] =
+          updates.dim(static_cast<uint32_t>(dims.offset_dims[k]));
+    }
+    return gathered(b, from, indices, sizes, dims, mode);
+  }
+  Value sums(Value g) const { return added_up(b, g, indices, x.dims(), dims, mode); }
+  // The numbers from 1 on.
+  Value numbered(const Dims& shape) const {
+    const Dims count = {count_of_elements(b, shape)};
+    const Value all = b.build("iota", {}, {{"shape", count}});
+    return reshape(b, plus(b, all, b.splat(b.scalar_int(TENON_I64, 1), count)), shape);
+  }
+};
+
+// Which updates stay: of several for one element the last one.
+Value is_last(const Scatter& s) {
+  const Value own = s.numbered(s.updates.dims());
+  const Value none = s.b.splat(s.b.scalar_int(TENON_I64, 0), s.x.dims());
+  const Value stays = scattered(s.b, "set", none, s.indices, own, s.dims, s.mode);
+  return equal(s.b, s.met(stays), own);
+}
+
+// The product, for each entry, of those before it in its run of equal `ids`.
+Value products_before(Builder& b, Value ids, Value x) {
+  const auto where_same = [&](Value v, int64_t distance) {
+    const Value same = equal(b, ids, moved(b, ids, 0, distance, -1));
+    return b.build("select", {same, moved(b, v, 0, distance, 1), b.full_like(v, 1)});
+  };
+  Value out = where_same(x, 1);
+  for (const int64_t distance : doublings(x.dim(0))) out = times(b, out, where_same(out, distance));
+  return out;
+}
+// The product of all other updates of the same element; without division, because of zeros.
+Value products_of_others(const Scatter& s) {
+  Builder& b = s.b;
+  const Dims flat = {count_of_elements(b, s.updates.dims())};
+  const Value ids = reshape(b, s.met(s.numbered(s.x.dims())), flat);
+  const Node sorted =
+      b.build_node("sort", std::vector<Value>{ids, b.build("iota", {}, {{"shape", flat}})});
+  const Value order = sorted.result(1), places = b.build("iota", {}, {{"shape", flat}});
+  const Value back = b.build_node("sort", std::vector<Value>{order, places}).result(1);
+  const auto take = [&](Value v, Value at) { return b.build("take", {v, at}, {{"dim", 0}}); };
+  const Value x = take(reshape(b, s.updates, flat), order);
+  const Value before = products_before(b, sorted.result(0), x);
+  const Value after = products_before(b, backwards(b, sorted.result(0), 0), backwards(b, x, 0));
+  return reshape(b, take(times(b, before, backwards(b, after, 0)), back), s.updates.dims());
+}
+
+// y' = of_x x' + outer sum(of_updates updates'), element by element; sum adds up what meets.
+struct Slopes {
+  Value of_x, of_updates, outer;
+};
+// mul: the products of all others. min, max: those that are equal to y share the derivative.
+Slopes slopes_of(const Scatter& s) {
+  Builder& b = s.b;
+  const Value ones = b.full_like(s.x, 1);
+  if (s.kind == "mul") {
+    return {scattered(b, "mul", ones, s.indices, s.updates, s.dims, s.mode), products_of_others(s),
+            s.x};
+  }
+  const Value from_x = kept(b, equal(b, s.x, s.y), ones);
+  const Value from_updates = kept(b, equal(b, s.updates, s.met(s.y)), b.full_like(s.updates, 1));
+  const Value share = b.build("div", {ones, plus(b, from_x, s.sums(from_updates))});
+  return {times(b, from_x, share), from_updates, share};
+}
+
+std::vector<Value> jvp(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Scatter s(b, node);
+  const Value dx = tangents[0], du = tangents[2];
+  if (s.kind == "set" || s.kind == "add") {
+    return {scattered(b, s.kind, dx.valid() ? dx : b.full_like(s.x, 0), s.indices,
+                      du.valid() ? du : b.full_like(s.updates, 0), s.dims, s.mode)};
+  }
+  const Slopes slopes = slopes_of(s);
+  Value out;
+  if (dx.valid()) out = times(b, slopes.of_x, dx);
+  if (du.valid())
+    out = plus(b, out, times(b, slopes.outer, s.sums(times(b, slopes.of_updates, du))));
+  return {out};
+}
+std::vector<Value> pull(Builder& b, const Node& node, std::span<const uint8_t> wanted,
+                        std::span<const Value> cotangents) {
+  const Scatter s(b, node);
+  const Value g = cotangents[0];
+  if (s.kind == "add") return {g, Value(), wanted[2] != 0 ? s.met(g) : Value()};
+  if (s.kind == "set") {
+    const Value none = b.full_like(s.updates, 0);
+    return {scattered(b, "set", g, s.indices, none, s.dims, s.mode), Value(),
+            wanted[2] != 0 ? kept(b, is_last(s), s.met(g)) : Value()};
+  }
+  const Slopes slopes = slopes_of(s);
+  return {times(b, slopes.of_x, g), Value(),
+          times(b, slopes.of_updates, s.met(times(b, slopes.outer, g)))};
+}
+
+std::vector<Value> batch(Builder& b, const Node& node, std::span<const Value> operands,
+                         std::span<const uint8_t> is_batched, Dim size) {
+  const Scatter s(b, node);
+  return {scattered(b, s.kind, repeated(b, operands[0], is_batched[0] != 0, size), operands[1],
+                    repeated(b, operands[2], is_batched[2] != 0, size),
+                    with_samples(s.dims, true, is_batched[1] != 0), s.mode)};
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("scatter", kPrimitive);
   draft.summary("x with windows at computed places set, or combined with updates.")
@@ -143,6 +270,9 @@ constexpr OpDraft declare() {
       .infer<infer>()
       .reference<reference>()
       .decompose_complex<by_parts>()
+      .jvp<jvp>()
+      .pull<pull>()
+      .batch<batch>()
       .cost(TENON_COST_DATA_MOVEMENT)
       .traits(TENON_TRAIT_NO_RECOMPUTE);
   return draft;

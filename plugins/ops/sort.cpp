@@ -1,5 +1,6 @@
 // sort: orders slices by keys and moves other operands along. Also top_k, the first part of a sort.
 #include "compose.h"
+#include "derivative.h"
 #include "flag.h"
 
 namespace tenon::ops::sort_op {
@@ -76,6 +77,34 @@ Status reference(const Eval& e) {
   return {};
 }
 
+// Where the elements of the results were: what an operand of indices shows, else a sort that moves
+// indices along.
+Value order_of(Builder& b, const Node& node) {
+  const int64_t dim = node.i64("dim");
+  std::vector<Value> operands = node.operands();
+  for (auto i = static_cast<uint32_t>(node.i64("keys")); i < operands.size(); ++i) {
+    const Node made = operands[i].node();
+    if (made && made.is("iota") && made.i64("dim") == dim && is_in(operands[i].dtype(), kIndex))
+      return node.result(i);
+  }
+  operands.push_back(iota(b, operands[0].dims(), dim));
+  const Axes descending = node.i64s("descending");
+  const std::vector<Attr> attrs = {Attr("dim", dim), Attr("keys", node.i64("keys")),
+                                   Attr("descending", descending)};
+  return b.build_node("sort", operands, attrs).result(node.operand_count());
+}
+// Tangents move as the elements do.
+std::vector<Value> jvp(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Value order = order_of(b, node);
+  std::vector<Value> out;
+  for (const Value t : tangents) {
+    out.push_back(t.valid() ? b.build("take_along", {t, order},
+                                      {{"dim", node.i64("dim")}, {"mode", "in_bounds"}})
+                            : Value());
+  }
+  return out;
+}
+
 constexpr OpDraft sort() {
   OpDraft draft = op("sort", kPrimitive);
   draft.summary("Lines along a dim put in order by the first operands; the others move with them.")
@@ -86,6 +115,7 @@ constexpr OpDraft sort() {
       .variadic("operands", "keys, then what belongs to them", kWhole, 0, 1)
       .result("sorted", "as many as operands, types as theirs")
       .attr_i64("dim", "the dim along which lines run", 0)
+      .role(TENON_ROLE_AXIS)
       .attr_i64("keys", "how many operands are keys", 1)
       .attr_i64s("descending", "per key, 1: the largest first; empty: 0")
       .constraint("C1", "there are between 1 and all operands of keys", "sort(f32[2]) {keys = 2}")
@@ -100,6 +130,8 @@ constexpr OpDraft sort() {
           "descending = [1]} -> i32[2, 3] [[3, 3, 1], [9, 5, 0]], i32[2, 3] [[0, 2, 1], [5, 4, 3]]")
       .infer<infer>()
       .reference<reference>()
+      .jvp<jvp>()
+      .batched({0})
       .cost(TENON_COST_SORT);
   return draft;
 }

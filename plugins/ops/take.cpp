@@ -1,5 +1,5 @@
 // take, take_along and embedding: the common cases of gather.
-#include "common.h"
+#include "gather_dims.h"
 
 namespace tenon::ops::take_op {
 
@@ -11,14 +11,6 @@ Status infer_take(const InferQuery& q) {
   dims.erase(dims.begin() + dim);
   dims.insert(dims.begin() + dim, indices.begin(), indices.end());
   return q.result(q.dtype(0), dims);
-}
-// The extent of a window along a dim of x: 1, or 0 where that dim may be empty and there are no
-// indices.
-Dim one_each(const Builder& b, Dim dim, Value indices) {
-  Dim size = b.dim(1);
-  if (compare(TENON_REL_LE, size, dim) == TENON_YES) return size;
-  for (const Dim count : indices.dims()) size = min(size, count);
-  return size;
 }
 Value take_from(Builder& b, Value x, Value indices, int64_t dim, std::string_view mode) {
   const int64_t index_rank = indices.rank();

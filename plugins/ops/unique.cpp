@@ -113,6 +113,7 @@ constexpr OpDraft unique() {
           "1], i64[3] [1, 1, 2]")
       .infer<infer_unique>()
       .reference<reference_unique>()
+      .no_derivative("the number of its results depends on which elements are equal")
       .traits(TENON_TRAIT_NO_RECOMPUTE)
       .cost(TENON_COST_REDUCTION);
   return draft;
@@ -169,6 +170,7 @@ constexpr OpDraft searchsorted() {
       .example("searchsorted(f32[3] [1, 3, 5], f32[1] [3]) {right = 1} -> i64[1] [2]")
       .infer<infer_search>()
       .reference<reference_search>()
+      .no_derivative("its result is indices")
       .decompose<decompose_search>()
       .cost(TENON_COST_REDUCTION);
   return draft;
@@ -273,6 +275,7 @@ constexpr OpDraft nms() {
           "[[[0.5, 0.9, 0.7]]]) {most = 3, overlap = 0.5} -> i64[2, 3] [[0, 0, 1], [0, 0, 2]]")
       .infer<infer_nms>()
       .reference<reference_nms>()
+      .no_derivative("its result is indices")
       .traits(TENON_TRAIT_NO_RECOMPUTE)
       .cost(TENON_COST_REDUCTION);
   return draft;

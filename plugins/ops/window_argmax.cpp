@@ -1,5 +1,5 @@
 // window_argmax: the largest element of a sliding window, and its position.
-#include "common.h"
+#include "gather_dims.h"
 
 namespace tenon::ops::window_argmax_op {
 
@@ -66,6 +66,35 @@ Status reference(const Eval& e) {
   });
 }
 
+// The tangents of the elements that were found; 0 where there was none.
+std::vector<Value> jvp(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Value index = node.result(1);
+  const Dims flat = {count_of_elements(b, tangents[0].dims())};
+  const Value t = reshape(b, tangents[0], flat);
+  return {gathered(b, t, index, {one_each(b, flat[0], index)}, single_elements(index), "fill"),
+          Value()};
+}
+// Indices count from the beginning of a sample, and -1 stays.
+std::vector<Value> batch(Builder& b, const Node& node, std::span<const Value> operands,
+                         std::span<const uint8_t>, Dim) {
+  Window w = window_of(node, node.operand(0).rank());
+  for (Axes* list : {&w.window, &w.strides, &w.dilation}) list->insert(list->begin(), 1);
+  for (Axes* list : {&w.low, &w.high}) list->insert(list->begin(), 0);
+  const std::vector<Attr> attrs = {
+      {"window", w.window},     {"strides", w.strides},
+      {"pad_low", w.low},       {"pad_high", w.high},
+      {"dilation", w.dilation}, {"index_dtype", dtype(node.dtype("index_dtype"))}};
+  const Node made = b.build_node("window_argmax", operands, attrs);
+  const Value index = made.result(1);
+  const tenon_dtype_t type = index.dtype();
+  const Value sample =
+      b.build("iota", {}, {{"shape", index.dims()}, {"dim", 0}, {"dtype", dtype(type)}});
+  const Value count = count_along(b, node.operand(0), range(0, node.operand(0).rank()), type);
+  const Value begin = times(b, sample, b.splat(count, index.dims()));
+  const Value none = b.splat(b.scalar_int(type, -1), index.dims());
+  return {made.result(0), b.build("select", {equal(b, index, none), none, minus(b, index, begin)})};
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("window_argmax", kPrimitive);
   draft.summary("The largest element of a window that slides over x, and where in x it is.")
@@ -98,6 +127,8 @@ constexpr OpDraft declare() {
           "2] [[7, 7]], i64[1, 2] [[1, 2]]")
       .infer<infer>()
       .reference<reference>()
+      .jvp<jvp>()
+      .batch<batch>()
       .cost(TENON_COST_REDUCTION);
   return draft;
 }
