@@ -32,7 +32,8 @@ class Batching {
   Status copy(Builder& b, const Node& node);
   Status element_wise(Builder& b, const Node& node);
   Status by_roles(Builder& b, const Node& node, const tenon_op_def_t& op);
-  Status by_rule(Builder& b, const Node& node, const tenon_op_def_t& op);
+  // By the op's rule `batch`, which may not know how for these operands.
+  Status by_rule(Builder& b, const Node& node, const tenon_op_def_t& op, bool* is_done);
   Status by_decomposition(Builder& b, const Node& node, const tenon_op_def_t& op);
   // One sample after another.
   Status by_loop(Builder& b, const Node& node);

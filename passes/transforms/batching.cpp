@@ -161,7 +161,11 @@ Status Batching::node(Builder& b, const Node& node) {
   }
   if (!depends(node)) return copy(b, node);
   if ((op->traits & TENON_TRAIT_ELEMENTWISE) != 0) return element_wise(b, node);
-  if (op->rules != nullptr && op->rules->batch != nullptr) return by_rule(b, node, *op);
+  if (op->rules != nullptr && op->rules->batch != nullptr) {
+    bool is_done = false;
+    TENON_TRY(by_rule(b, node, *op, &is_done));
+    if (is_done) return {};
+  }
   if (op->rules != nullptr && op->rules->batched != 0 && fits_roles(node, *op))
     return by_roles(b, node, *op);
   if (op->decompose != nullptr) return by_decomposition(b, node, *op);
@@ -213,7 +217,7 @@ Status Batching::by_roles(Builder& b, const Node& node, const tenon_op_def_t& op
   return b.status();
 }
 
-Status Batching::by_rule(Builder& b, const Node& node, const tenon_op_def_t& op) {
+Status Batching::by_rule(Builder& b, const Node& node, const tenon_op_def_t& op, bool* is_done) {
   std::vector<tenon_value_t> operands;
   std::vector<uint8_t> flags;
   for (const Value v : node.operands()) {
@@ -224,7 +228,8 @@ Status Batching::by_rule(Builder& b, const Node& node, const tenon_op_def_t& op)
   std::vector<uint8_t> made_flags(node.result_count(), 0);
   TENON_TRY(op.rules->batch(op.self, &b.raw(), node.id(), operands.data(), flags.data(),
                             size_.raw(), made.data(), made_flags.data()));
-  for (uint32_t r = 0; r < made.size(); ++r)
+  *is_done = !made.empty() && made[0] != TENON_NONE;
+  for (uint32_t r = 0; *is_done && r < made.size(); ++r)
     set(node.result(r), {Value(node.graph(), made[r]), made_flags[r] != 0});
   return {};
 }

@@ -165,6 +165,25 @@ Status pull_by_rule(Builder& b, const Node& node, const Declared& d,
   return {};
 }
 
+// Erases what depends on stand-ins and is unused: also what pulling a composite through its
+// decomposition left.
+void erase_dependents(const std::vector<Node>& nodes, const std::vector<Value>& stand_ins) {
+  ValueSet values;
+  for (const Value v : stand_ins) {
+    if (v.valid()) values.insert(v.id());
+  }
+  std::vector<Node> dependents;
+  for (const Node& node : nodes) {
+    if (node.erased()) continue;
+    bool depends = node.result_count() > 0 && values.contains(node.result().id());
+    for (const Value v : node.operands()) depends = depends || (v && values.contains(v.id()));
+    if (!depends) continue;
+    for (uint32_t r = 0; r < node.result_count(); ++r) values.insert(node.result(r).id());
+    dependents.push_back(node);
+  }
+  erase_unused(dependents);
+}
+
 // The rule for tangents is linear in them. It is built on stand-ins for the tangents; what depends
 // on these is transposed and erased.
 Status pull_by_jvp(Builder& b, const Node& node, const Declared& d,
@@ -189,6 +208,7 @@ Status pull_by_jvp(Builder& b, const Node& node, const Declared& d,
   TENON_TRY(sums.walk(made, linear));
   for (const Value v : stand_ins) out->push_back(v.valid() ? sums.of(v) : Value());
   erase_unused(made);
+  erase_dependents(nodes_since(node.graph(), b.raw().region, first), stand_ins);
   for (const Value v : stand_ins) {
     if (v.valid() && !v.node().erased())
       return refuse(node, "T0410", "its rule for tangents is not linear in them");
@@ -261,6 +281,7 @@ Status push_node(Builder& b, const Node& node, std::span<const Value> tangents,
   out->assign(any ? 0 : node.result_count(), Value());
   if (!any) return {};
   const Declared d = {*op, op->rules};
+  if (d.rules != nullptr && d.rules->no_derivative.size != 0) return refuse_derivative(node, d);
   if (d.has(&tenon_op_rules_t::jvp)) return push_by_rule(b, node, d, tangents, out);
   if (d.is_linear()) return push_linear(b, node, d, tangents, out);
   if (d.is_scalar()) return push_scalar(b, node, d, tangents, out);
@@ -273,6 +294,7 @@ Status pull_node(Builder& b, const Node& node, const std::vector<uint8_t>& wante
   const tenon_op_def_t* op = op_of(node);
   if (op == nullptr) return refuse(node, "T0410", "its plugin is missing");
   const Declared d = {*op, op->rules};
+  if (d.rules != nullptr && d.rules->no_derivative.size != 0) return refuse_derivative(node, d);
   if (d.has(&tenon_op_rules_t::pull)) return pull_by_rule(b, node, d, wanted, cotangents, out);
   if (d.is_linear()) return pull_linear(b, node, d, wanted, cotangents, out);
   if (d.is_scalar()) return pull_scalar(b, node, d, wanted, cotangents, out);

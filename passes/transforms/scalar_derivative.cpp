@@ -1,5 +1,6 @@
 #include "scalar_derivative.h"
 
+#include <bit>
 #include <numbers>
 
 namespace tenon::passes {
@@ -159,40 +160,45 @@ class ForwardChain {
     if (!dy.is_zero()) right = scaled(dy, build("neg", {build("div", {program_.value(at), y})}));
     return sum(left, right, at);
   }
-  // x - trunc(x / y) * y
+  // r = x - n * y, and n is a whole number; x / y could round to the next one.
   Slope remainder(const Step& s, int at, const Slope& dx, const Slope& dy) {
     Slope right;
     if (!dy.is_zero()) {
-      const Value ratio = build("div", {program_.value(s.x), program_.value(s.y)});
-      right = scaled(dy, build("neg", {build("trunc", {ratio})}));
+      const Value multiple = build("sub", {program_.value(at), program_.value(s.x)});
+      right = scaled(dy, build("round_even", {build("div", {multiple, program_.value(s.y)})}));
     }
     return sum(dx, right, at);
   }
-  // By the base y * x^(y - 1), which is 0 for y = 0 also where x = 0; by the exponent x^y * log(x),
-  // which is 0 for x = 0.
+  // By the base y * x^(y - 1), by the exponent x^y * log(x). Where x is 0, both are 0 if the factor
+  // in front is, and the second is if x^y is finite; another base there keeps infinity out of
+  // further derivatives.
   Slope power(const Step& s, int at, const Slope& dx, const Slope& dy) {
     const Value x = program_.value(s.x), y = program_.value(s.y);
     const Value zero = number(at, 0), one = number(at, 1);
+    const auto base = [&](uint32_t direction) {
+      const Value exempt =
+          build("and", {compare(x, zero, TENON_CMP_EQ), compare(y, zero, direction)});
+      return build("select", {exempt, one, x});
+    };
     Slope left, right;
     if (!dx.is_zero()) {
-      const Value by_base = build("mul", {y, build("pow", {x, build("sub", {y, one})})});
-      left = scaled(dx, build("select", {compare(y, zero, TENON_CMP_EQ), zero, by_base}));
+      const Value lower = build("pow", {base(TENON_CMP_EQ), build("sub", {y, one})});
+      left = scaled(dx, build("mul", {y, lower}));
     }
-    if (!dy.is_zero()) {
-      const Value at_zero =
-          build("and", {compare(x, zero, TENON_CMP_EQ), compare(y, zero, TENON_CMP_GE)});
-      const Value by_exponent = build("mul", {program_.value(at), build("log", {x})});
-      right = scaled(dy, build("select", {at_zero, zero, by_exponent}));
-    }
+    if (!dy.is_zero())
+      right = scaled(dy, build("mul", {program_.value(at), build("log", {base(TENON_CMP_GE)})}));
     return sum(left, right, at);
   }
-  // Operand 0 is the ordinate.
+  // Operand 0 is the ordinate. The square of the distance could overflow.
   Slope angle(const Step& s, int at, const Slope& dx, const Slope& dy) {
     const Value x = program_.value(s.x), y = program_.value(s.y);
-    const Value square = build("add", {build("mul", {x, x}), build("mul", {y, y})});
+    const Value distance = build("hypot", {x, y});
+    const auto part = [&](Value v) {
+      return build("div", {build("div", {v, distance}), distance});
+    };
     Slope left, right;
-    if (!dx.is_zero()) left = scaled(dx, build("div", {y, square}));
-    if (!dy.is_zero()) right = scaled(dy, build("neg", {build("div", {x, square})}));
+    if (!dx.is_zero()) left = scaled(dx, part(y));
+    if (!dy.is_zero()) right = scaled(dy, build("neg", {part(x)}));
     return sum(left, right, at);
   }
   // Equal operands share the derivative.
@@ -231,7 +237,12 @@ Slope scalar_derivative(Builder& b, const Node& node, const tenon_op_def_t& op, 
   const tenon_partial_t* partial = result == 0 ? override_of(op, operand) : nullptr;
   if (partial != nullptr) {
     ScalarNodes program(b, node, op, {partial->scalar, partial->scalar_words});
-    return Slope::of(program.value(program.results()[0]));
+    const int last = program.results()[0];
+    const ScalarNodes::Step& step = program.steps()[static_cast<size_t>(last)];
+    if (step.opcode == TENON_S_CONST_F && std::bit_cast<double>(step.immediate) == 0) return {};
+    if (step.opcode == TENON_S_CONST_F && std::bit_cast<double>(step.immediate) == 1)
+      return Slope::one();
+    return Slope::of(program.value(last));
   }
   ScalarNodes program(b, node, op, {op.scalar, op.scalar_words});
   // The node's own result, where it was not rounded to a narrower type.

@@ -1,6 +1,7 @@
 // adaptive_pool: divides the spatial dims into a given number of windows and takes the mean or the
 // maximum of each.
 #include "compose.h"
+#include "derivative.h"
 
 namespace tenon::ops::adaptive_pool {
 
@@ -60,6 +61,7 @@ constexpr OpDraft adaptive_pool() {
           "adaptive_pool(f32[1, 1, 3] [[[1, 2, 6]]]) {sizes = [2]} -> f32[1, 1, 2] [[[1.5, 4]]]")
       .infer<infer_adaptive>()
       .decompose<decompose_adaptive>()
+      .batch<batch_images<1>>()
       .cost(TENON_COST_REDUCTION)
       .tolerance(8);
   return draft;

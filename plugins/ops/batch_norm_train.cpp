@@ -1,5 +1,6 @@
 // batch_norm_train: batch_norm with the statistics of x, for training.
 #include "compose.h"
+#include "derivative.h"
 #include "flag.h"
 
 namespace tenon::ops::batch_norm_train {
@@ -37,6 +38,41 @@ Status decompose_train(Builder& b, const Node& node, tenon_value_t* out) {
                         as(new_var, node.result(2).dtype())});
 }
 
+// With y the normalised x before scale and bias, and f = 1 / sqrt(var + epsilon):
+// f * scale * (t - mean of t - y * mean of y * t) + y * tangent of scale + tangent of bias; the
+// mean of t; 2 * the mean of (x - mean) * t. All come from x again: nothing else is kept for them.
+std::vector<Value> jvp(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Term x = {b, widen(b, node.operand(0))};
+  const auto wide = [&](Value v) { return v ? as({b, v}, x.dtype()) : Term{}; };
+  const auto added = [](Term p, Term q) { return !p.v ? q : q.v ? p + q : p; };
+  const Axes rest = others(x.rank(), Axes{node.i64("dim")});
+  const auto mean = [&](Term v) { return Term{b, mean_along(b, v, rest)}; };
+  const Term distance = x - spread(mean(x), x, rest);
+  const Term factor = apply("rsqrt", mean(distance * distance) + node.f64("epsilon"));
+  const Term y = distance * spread(factor, x, rest), t = wide(tangents[0]);
+  const double keep = node.f64("momentum");
+  Term sums[3];
+  if (t.v) {
+    const Term level = mean(t), moment = mean(distance * t);
+    const Term inner = t - spread(level, x, rest) - y * spread(moment * factor, x, rest);
+    sums[0] = spread(factor * wide(node.operand(1)), x, rest) * inner;
+    sums[1] = level * (1 - keep);
+    sums[2] = moment * (2 * (1 - keep));
+    if (node.i64("correction") != 0) {
+      const Term n = {b, count_along(b, x, rest, x.dtype())};
+      sums[2] = sums[2] * (n / (n - 1));
+    }
+  }
+  if (tangents[1]) sums[0] = added(sums[0], y * spread(wide(tangents[1]), x, rest));
+  if (tangents[2]) sums[0] = added(sums[0], spread(wide(tangents[2]), x, rest));
+  if (tangents[3]) sums[1] = added(sums[1], wide(tangents[3]) * keep);
+  if (tangents[4]) sums[2] = added(sums[2], wide(tangents[4]) * keep);
+  std::vector<Value> out;
+  for (uint32_t i = 0; i < 3; ++i)
+    out.push_back(sums[i].v ? b.convert(sums[i], node.result(i).dtype()) : Value());
+  return out;
+}
+
 constexpr OpDraft batch_norm_train() {
   OpDraft draft = op("batch_norm_train", kComposite);
   draft.summary("batch_norm with the mean and variance of x itself, and running ones brought on.")
@@ -62,6 +98,7 @@ constexpr OpDraft batch_norm_train() {
           "{epsilon = 0.0, momentum = 0.5} -> f32[2, 1] [[-1], [3]], f32[1] [1.5], f32[1] [2.5]")
       .infer<infer_train>()
       .decompose<decompose_train>()
+      .jvp<jvp>()
       .cost(TENON_COST_REDUCTION)
       .tolerance(8);
   return draft;

@@ -1,6 +1,7 @@
 // depthwise_conv and conv_bn_act: conv_bias with one group per channel, and conv_bias with batch
 // norm and activation.
 #include "compose.h"
+#include "derivative.h"
 
 namespace tenon::ops::conv_composites {
 
@@ -100,6 +101,7 @@ constexpr OpDraft depthwise_conv() {
           "f32[1, 2, 2] [[[10, 20], [300, 400]]]")
       .infer<infer_depthwise>()
       .decompose<decompose_depthwise>()
+      .batch<batch_images<1>>()
       .cost(TENON_COST_CONTRACTION)
       .tolerance(4);
 }
@@ -134,6 +136,7 @@ constexpr OpDraft conv_bn_act() {
           "1]]]")
       .infer<infer_bn>()
       .decompose<decompose_bn>()
+      .batch<batch_images<1>>()
       .cost(TENON_COST_CONTRACTION)
       .tolerance(8);
 }

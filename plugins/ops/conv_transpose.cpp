@@ -1,5 +1,6 @@
 // conv_transpose: the transpose of conv; spreads every element of x through a window.
 #include "compose.h"
+#include "derivative.h"
 
 namespace tenon::ops::conv_transpose_op {
 
@@ -190,6 +191,7 @@ constexpr OpDraft declare() {
       .infer<infer>()
       .reference<reference>()
       .decompose<decompose>()
+      .batch<batch_images<1>>()
       .cost(TENON_COST_CONTRACTION)
       .tolerance(4);
   return draft;

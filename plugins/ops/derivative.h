@@ -74,6 +74,38 @@ inline Dim count_of_elements(Builder& b, const Dims& dims) {
   for (const Dim d : dims) out = out * d;
   return out;
 }
+// The attributes of a node as they are.
+inline std::vector<Attr> attributes_of(const Node& node) {
+  const tenon_node_view_t view = node.view();
+  std::vector<Attr> out;
+  for (uint32_t i = 0; i < view.attr_count; ++i) out.push_back(Attr(view.attrs[i]));
+  return out;
+}
+// The rule `batch` of ops whose results begin with a dim of images or the like, as those operands
+// do that have a bit in `kImages`: samples become more images. All other operands are shared by all
+// images; it is no rule where they differ from sample to sample.
+template <uint32_t kImages = 1>
+std::vector<Value> batch_images(Builder& b, const Node& node, std::span<const Value> operands,
+                                std::span<const uint8_t> is_batched, Dim size) {
+  std::vector<Value> given(operands.begin(), operands.end());
+  for (uint32_t i = 0; i < given.size(); ++i) {
+    if ((kImages >> i & 1) == 0 && is_batched[i] != 0) return {};
+    if ((kImages >> i & 1) == 0 || !given[i]) continue;
+    given[i] = repeated(b, given[i], is_batched[i] != 0, size);
+    Dims shape = given[i].dims();
+    shape[1] = size * shape[1];
+    shape.erase(shape.begin());
+    given[i] = reshape(b, given[i], shape);
+  }
+  const Node made = b.build_node(node.op(), given, attributes_of(node));
+  std::vector<Value> out;
+  for (uint32_t i = 0; i < node.result_count() && b.status().ok(); ++i) {
+    Dims whole = node.result(i).dims();
+    whole.insert(whole.begin(), size);
+    out.push_back(reshape(b, made.result(i), whole));
+  }
+  return out;
+}
 // Zeros of extents `shape`, with g from index `start` on.
 inline Value placed(Builder& b, Value g, const Dims& start, const Dims& shape) {
   Axes low, high;

@@ -89,7 +89,10 @@ constexpr OpDraft diagonal() {
       .result("y", "the other dims of x, then the diagonal")
       .attr_i64("offset", "which diagonal: element i is at (i, i + offset)", 0)
       .attr_i64("dim1", "the dim of rows", 0)
+      .role(TENON_ROLE_AXIS)
       .attr_i64("dim2", "the dim of columns", 1)
+      .role(TENON_ROLE_AXIS)
+      .batched({0})
       .constraint("C1", "dim1 and dim2 are different dims of x", "diagonal(f32[2, 2]) {dim2 = 0}")
       .constraint("C2", "offset is below 2^31", "diagonal(f32[2, 2]) {offset = 9000000000}")
       .example("diagonal(f32[2, 3] [[1, 2, 3], [4, 5, 6]]) {offset = 1} -> f32[2] [2, 6]")
@@ -112,6 +115,7 @@ constexpr OpDraft tril_triu() {
           "[0, 0]]")
       .infer<infer_triangle>()
       .decompose<decompose_triangle>()
+      .batched({0})
       .cost(TENON_COST_ELEMENTWISE);
   return draft;
 }
@@ -121,6 +125,8 @@ constexpr OpDraft roll() {
       .operand("x", "the input", kWhole)
       .result("y", "same type as x")
       .attr_i64s("dims", "the dims that move")
+      .role(TENON_ROLE_AXES)
+      .batched({0})
       .attr_i64s("shifts", "how far, per dim; may be negative")
       .constraint("C1", "dims are distinct dims of x", "roll(f32[2]) {dims = [1], shifts = [1]}")
       .constraint("C2", "shifts has one entry per dim",

@@ -24,6 +24,8 @@ constexpr OpDraft glu() {
       .operand("x", "the input", kFloat, 0, 1)
       .result("y", "element type of x, dim halved")
       .attr_i64("dim", "the dim that is halved", 0)
+      .role(TENON_ROLE_AXIS)
+      .batched({0})
       .constraint("C1", "dim is a dim of x", "glu(f32[2]) {dim = 1}")
       .constraint("C2", "the extent of dim is even", "glu(f32[3])")
       .example("glu(f32[2] [4, 0]) -> f32[1] [2]")

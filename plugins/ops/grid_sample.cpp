@@ -1,5 +1,6 @@
 // grid_sample: samples x at computed positions.
 #include "compose.h"
+#include "derivative.h"
 #include "flag.h"
 
 namespace tenon::ops::grid_sample_op {
@@ -224,6 +225,7 @@ constexpr OpDraft declare() {
       .infer<infer>()
       .reference<reference>()
       .decompose<decompose>()
+      .batch<batch_images<3>>()
       .cost(TENON_COST_DATA_MOVEMENT)
       .tolerance(64);
   return draft;

@@ -13,6 +13,12 @@ constexpr scalar::Expr length() {
   return scalar::select((a == kInfinity) | (b == kInfinity), kInfinity, finite);
 }
 
+// The side over the length; 0 where both sides are 0.
+constexpr scalar::Expr slope(uint32_t side) {
+  const scalar::Expr length = scalar::result();
+  return arg(side) / scalar::select(length == 0, 1, length);
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("hypot", kCompositeElementwise);
   draft.summary("sqrt(x x + y y) without overflow or underflow on the way.")
@@ -25,6 +31,8 @@ constexpr OpDraft declare() {
       .scalar(length())
       .decompose_scalar()
       .accuracy(2.5, 2.5)
+      .partial(0, slope(0))
+      .partial(1, slope(1))
       .tolerance(2);
   return draft;
 }

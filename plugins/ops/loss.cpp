@@ -1,5 +1,6 @@
 // nll_loss and softmax_cross_entropy: losses of predictions against classes.
 #include "compose.h"
+#include "derivative.h"
 
 namespace tenon::ops::loss {
 
@@ -56,6 +57,68 @@ Status decompose_entropy(Builder& b, const Node& node, tenon_value_t* out) {
   const Term x = {b, widen(b, node.operand(0))};
   const Term logs = {b, b.build("log_softmax", {x.v}, {{"dim", 1}})};
   return b.finish(out, {as(loss_of(b, node, logs), type), as(logs, type)});
+}
+
+// ---- Derivatives ----
+
+// The losses as a sum over classes, which needs neither gather nor scatter: with m = 1 at the class
+// of a target that counts, loss = -sum of m * x * weight, divided by the sum of m * weight if it is
+// the mean.
+struct Losses {
+  Builder& b;
+  const Node& node;
+  Term x, chosen;  // chosen: m, as pred
+  Axes all;
+  std::string reduction;
+  Losses(Builder& builder, const Node& node, Term x)
+      : b(builder), node(node), x(x), reduction(node.text("reduction")) {
+    const Term target = as({b, node.operand(1)}, TENON_I64);
+    const Axes places = others(x.rank(), Axes{1});
+    const Term named = broadcast(target, x.dims(), places);
+    const Term ignored = {b, b.splat(b.scalar_int(TENON_I64, node.i64("ignore")), x.dims())};
+    chosen =
+        compare(iota(b, x.dims(), 1), TENON_CMP_EQ, named) & compare(named, TENON_CMP_NE, ignored);
+    all = range(0, x.rank());
+  }
+  Term picked(Term v) const { return where(chosen, v, 0); }
+  // A vector with an entry per class, at all targets.
+  Term per_class(Value v) const {
+    return picked(v ? broadcast(as({b, v}, x.dtype()), x.dims(), {1}) : x.same(1));
+  }
+  Term summed(Term v) const {
+    return reduced("reduce_sum", v, reduction == "none" ? Axes{1} : all);
+  }
+  // From the tangents of x and of the weights. The loss has no tangent if both are invalid.
+  Value jvp(Term tangent, Value weight_tangent) const {
+    const Term weight = per_class(node.operand(2));
+    Term sum;
+    if (tangent.v) sum = -summed(weight * tangent);
+    if (weight_tangent) {
+      const Term own = per_class(weight_tangent), more = -summed(picked(x) * own);
+      sum = sum.v ? sum + more : more;
+      // The quotient s / w: (s' - loss * w') / w.
+      if (reduction == "mean") sum = sum - as({b, node.result()}, x.dtype()) * summed(own);
+    }
+    if (!sum.v) return {};
+    if (reduction == "mean") sum = sum / summed(weight);
+    return b.convert(sum, node.result().dtype());
+  }
+};
+std::vector<Value> jvp_nll(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Losses losses(b, node, {b, widen(b, node.operand(0))});
+  const Term t = tangents[0] ? Term{b, widen(b, tangents[0])} : Term{};
+  return {losses.jvp(t, tangents.size() > 2 ? tangents[2] : Value())};
+}
+// That of the logarithms, t - sum of t * exp(logs), then as nll_loss.
+std::vector<Value> jvp_entropy(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Term logs = {b, widen(b, node.result(1))};
+  Term t;
+  if (tangents[0]) {
+    const Term given = {b, widen(b, tangents[0])};
+    t = given - spread(reduced("reduce_sum", given * exp(logs), {1}), logs, {1});
+  }
+  return {Losses(b, node, logs).jvp(t, tangents.size() > 2 ? tangents[2] : Value()),
+          t.v ? b.convert(t, node.result(1).dtype()) : Value()};
 }
 
 // Loops over the targets; `log_sum` per target when x is not yet normalised.
@@ -137,7 +200,8 @@ constexpr OpDraft nll_loss() {
           "reduction = \"none\"} -> f32[2] [20, 0]")
       .infer<infer_nll>()
       .reference<reference_nll>()
-      .decompose<decompose_nll>();
+      .decompose<decompose_nll>()
+      .jvp<jvp_nll>();
 }
 constexpr OpDraft softmax_cross_entropy() {
   return base("softmax_cross_entropy",
@@ -153,7 +217,8 @@ constexpr OpDraft softmax_cross_entropy() {
           "0.6931472, f32[1, 2] [[-0.6931472, -0.6931472]]")
       .infer<infer_entropy>()
       .reference<reference_entropy>()
-      .decompose<decompose_entropy>();
+      .decompose<decompose_entropy>()
+      .jvp<jvp_entropy>();
 }
 
 TENON_OPS(loss, nll_loss, softmax_cross_entropy)

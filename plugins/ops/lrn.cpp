@@ -1,5 +1,6 @@
 // lrn: normalisation by the squares of neighbouring channels.
 #include "compose.h"
+#include "derivative.h"
 
 namespace tenon::ops::lrn {
 
@@ -38,6 +39,7 @@ constexpr OpDraft lrn() {
           "[[0.6, 0.8]]")
       .infer<infer_lrn>()
       .decompose<decompose_lrn>()
+      .batch<batch_images<1>>()
       .cost(TENON_COST_REDUCTION)
       .tolerance(16);
   return draft;

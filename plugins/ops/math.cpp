@@ -25,6 +25,28 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, const Ex
       .tolerance(4);
   return draft;
 }
+
+// ---- Derivatives that do not follow from the programs: at points where a formula divides by 0,
+// takes the sign of 0 or overflows, or where it loses digits ----
+
+constexpr Expr cosh_of(const Expr& x) {
+  return (exp(x * 0.5) * 0.5) * exp(x * 0.5) + (exp(x * -0.5) * 0.5) * exp(x * -0.5);
+}
+// 2 sinh(x / 2) cosh(x / 2). The terms of the first factor have different signs.
+constexpr Expr sinh_of(const Expr& x) {
+  const Expr half = x * 0.5;
+  return ((expm1(half) - expm1(-half)) * 0.5) * (exp(half) + exp(-half));
+}
+// 1 / sqrt(1 - x x)
+constexpr Expr asin_slope() {
+  return rsqrt(1 - arg(0)) * rsqrt(1 + arg(0));
+}
+// 1 / sqrt(1 + x x). Where the square could overflow it is 1 / |x|.
+constexpr Expr asinh_slope() {
+  const Expr a = abs(arg(0));
+  return select(a > 1e9, 1 / max(a, 1e9), rsqrt(1 + arg(0) * arg(0)));
+}
+
 template <Complex (*Function)(const Complex&)>
 constexpr OpDraft with_complex(OpDraft draft) {
   draft.operands[0].dtypes |= kComplex;
@@ -35,26 +57,30 @@ constexpr OpDraft tan() {
   return with_complex<complex_tan>(base("tan", "The tangent of an angle in radians.",
                                         sin(arg(0)) / cos(arg(0)),
                                         "tan(f32[2] [0, 1]) -> f32[2] [0, 1.5574077]"))
-      .accuracy(2.5, 3);
+      .accuracy(2.5, 3)
+      .partial(0, 1 + scalar::result() * scalar::result());
 }
 constexpr OpDraft asin() {
   return with_complex<complex_asin>(base("asin",
                                          "The angle with that sine; NaN outside of [-1, 1].",
                                          atan2(arg(0), sqrt((1 - arg(0)) * (1 + arg(0)))),
                                          "asin(f32[2] [0, 1]) -> f32[2] [0, 1.5707964]"))
-      .accuracy(2.5, 2);
+      .accuracy(2.5, 2)
+      .partial(0, asin_slope());
 }
 constexpr OpDraft acos() {
   return with_complex<complex_acos>(base("acos",
                                          "The angle with that cosine; NaN outside of [-1, 1].",
                                          atan2(sqrt((1 - arg(0)) * (1 + arg(0))), arg(0)),
                                          "acos(f32[2] [1, 0]) -> f32[2] [0, 1.5707964]"))
-      .accuracy(2, 2);
+      .accuracy(2, 2)
+      .partial(0, -asin_slope());
 }
 constexpr OpDraft atan() {
   return with_complex<complex_atan>(base("atan", "The angle with that tangent.", atan2(arg(0), 1),
                                          "atan(f32[2] [0, 1]) -> f32[2] [0, 0.78539819]"))
-      .accuracy(0.51, 1.5);
+      .accuracy(0.51, 1.5)
+      .partial(0, 1 / (1 + arg(0) * arg(0)));
 }
 // With e = exp(|x|) - 1, (e + e / (e + 1)) / 2 is accurate near 0. For larger x, h h / 2 with h =
 // exp(|x| / 2) has an exact argument and overflows no sooner than the result.
@@ -64,14 +90,16 @@ constexpr OpDraft sinh() {
              base("sinh", "The hyperbolic sine.",
                   scalar::sign(arg(0)) * select(a < 20, (e + e / (e + 1)) * 0.5, (h * 0.5) * h),
                   "sinh(f32[2] [0, 1]) -> f32[2] [0, 1.1752012]"))
-      .accuracy(3.5, 4);
+      .accuracy(3.5, 4)
+      .partial(0, cosh_of(arg(0)));
 }
 constexpr OpDraft cosh() {
   const Expr h = exp(abs(arg(0)) * 0.5), r = 1 / h;
   return with_complex<complex_cosh>(base("cosh", "The hyperbolic cosine.",
                                          (h * 0.5) * h + (r * 0.5) * r,
                                          "cosh(f32[2] [0, 1]) -> f32[2] [1, 1.5430807]"))
-      .accuracy(3.5, 4);
+      .accuracy(3.5, 4)
+      .partial(0, sinh_of(arg(0)));
 }
 // For large |x| the square would overflow; there asinh(x) = log(2 |x|).
 constexpr OpDraft asinh() {
@@ -81,7 +109,8 @@ constexpr OpDraft asinh() {
                   scalar::sign(arg(0)) *
                       select(a > 1e9, log(a) + kLn2, log1p(a + a * a / (1 + sqrt(a * a + 1)))),
                   "asinh(f32[2] [0, 1]) -> f32[2] [0, 0.8813736]"))
-      .accuracy(3.5, 3);
+      .accuracy(3.5, 3)
+      .partial(0, asinh_slope());
 }
 constexpr OpDraft acosh() {
   // Below -1 the product of the two factors is positive again, but the root of a negative t is NaN.
@@ -90,20 +119,23 @@ constexpr OpDraft acosh() {
              base("acosh", "The inverse of cosh; NaN below 1.",
                   select(arg(0) > 1e9, log(arg(0)) + kLn2, log1p(t + sqrt(square))),
                   "acosh(f32[2] [1, 2]) -> f32[2] [0, 1.316958]"))
-      .accuracy(3.5, 4);
+      .accuracy(3.5, 4)
+      .partial(0, rsqrt(arg(0) - 1) * rsqrt(arg(0) + 1));
 }
 constexpr OpDraft atanh() {
   return with_complex<complex_atanh>(base("atanh",
                                           "The inverse of tanh; infinite at -1 and 1, NaN beyond.",
                                           (log1p(arg(0)) - log1p(-arg(0))) * 0.5,
                                           "atanh(f32[2] [0, 0.5]) -> f32[2] [0, 0.54930615]"))
-      .accuracy(3, 3);
+      .accuracy(3, 3)
+      .partial(0, 1 / ((1 - arg(0)) * (1 + arg(0))));
 }
 // Uses pow: rounding x ln 2 would cost up to 60 units in the last place of the result.
 constexpr OpDraft exp2() {
   return with_complex<complex_exp2>(base("exp2", "2 to the power of x.", pow(2, arg(0)),
                                          "exp2(f32[2] [0, 3]) -> f32[2] [1, 8]"))
-      .accuracy(0.51, 3);
+      .accuracy(0.51, 3)
+      .partial(0, scalar::result() * kLn2);
 }
 constexpr OpDraft log2() {
   return with_complex<complex_log2>(base("log2", "The logarithm to base 2.", log(arg(0)) * kInvLn2,
@@ -128,7 +160,8 @@ constexpr Expr cube_root() {
 constexpr OpDraft cbrt() {
   return base("cbrt", "The cube root, also of negative numbers.", cube_root(),
               "cbrt(f32[3] [-8, 0, 27]) -> f32[3] [-2, 0, 3]")
-      .accuracy(1, 1);
+      .accuracy(1, 1)
+      .partial(0, (1.0 / 3) / (scalar::result() * scalar::result()));
 }
 constexpr OpDraft square() {
   return with_complex<complex_square>(base("square", "x times x.", arg(0) * arg(0),
@@ -151,7 +184,8 @@ constexpr OpDraft clamp() {
                 -std::numeric_limits<double>::infinity())
       .attr_f64("max", "the upper bound, converted to the type of x",
                 std::numeric_limits<double>::infinity())
-      .accuracy(0.5, 0.5);
+      .accuracy(0.5, 0.5)
+      .partial(0, select((arg(0) >= attr(0)) & (arg(0) <= attr(1)), 1, 0));
 }
 
 // Whether the truncated quotient of x and y, which leaves this remainder, is one above the floor.
@@ -209,14 +243,18 @@ constexpr OpDraft floor_div() {
               "floor_div(i32[4] [7, -7, 7, -7], i32[4] [2, 2, -2, -2]) -> i32[4] [3, -4, -4, 3]",
               "floor_div(f32[2], f32[3])")
       .example("floor_div(i8[2] [-128, 127], i8[2] [127, -2]) -> i8[2] [-2, -64]")
-      .accuracy(2, 2);
+      .accuracy(2, 2)
+      .partial(0, 0)
+      .partial(1, 0);
 }
 constexpr OpDraft floor_mod() {
   return pair("floor_mod", "The rest of floor_div, with the sign of y; x mod 0 = x for integers.",
               floor_rest(),
               "floor_mod(i32[4] [7, -7, 7, -7], i32[4] [3, 3, -3, -3]) -> i32[4] [1, 2, -2, -1]",
               "floor_mod(f32[2], f32[3])")
-      .accuracy(0.5, 0.5);
+      .accuracy(0.5, 0.5)
+      .partial(0, 1)
+      .partial(1, scalar::round_even((scalar::result() - arg(0)) / arg(1)));
 }
 
 TENON_OPS(math, tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh, exp2, log2, log10, cbrt,

@@ -1,5 +1,6 @@
 // matmul as in NumPy, and linear: the layer x w + bias with an activation.
 #include "common.h"
+#include "derivative.h"
 #include "flag.h"
 
 namespace tenon::ops::matmul_op {
@@ -82,6 +83,30 @@ Status decompose_matmul(Builder& b, const Node& node, tenon_value_t* out) {
                                  {"dtype", result}})});
 }
 
+// A new dim of both sides, or of the left one alone, is one more batch dim; of the right one alone
+// the decomposition makes the better product.
+std::vector<Value> batch_matmul(Builder& b, const Node& node, std::span<const Value> operands,
+                                std::span<const uint8_t> is_batched, Dim) {
+  std::vector<Value> given(operands.begin(), operands.end());
+  if (is_batched[0] == 0) return {};
+  // Both sides as matrices with as many leading dims; a vector gets a dim that the result drops.
+  const uint32_t ranks[] = {node.operand(0).rank(), node.operand(1).rank()};
+  const uint32_t most = std::max({ranks[0], ranks[1], 2u});
+  if (is_batched[1] == 0 && ranks[1] <= 2 && ranks[0] >= 2)
+    return {b.build_node("matmul", given, attributes_of(node)).result()};
+  for (uint32_t i = 0; i < 2; ++i) {
+    Dims shape = node.operand(i).dims();
+    if (ranks[i] == 1) shape.insert(i == 0 ? shape.begin() : shape.end(), b.dim(1));
+    shape.insert(shape.begin(), most - static_cast<uint32_t>(shape.size()), b.dim(1));
+    shape.insert(shape.begin(), is_batched[i] != 0 ? given[i].dim(0) : b.dim(1));
+    given[i] = reshape(b, given[i], shape);
+  }
+  const Value y = b.build_node("matmul", given, attributes_of(node)).result();
+  Dims whole = node.result().dims();
+  whole.insert(whole.begin(), operands[0].dim(0));
+  return {reshape(b, y, whole)};
+}
+
 constexpr OpDraft matmul() {
   OpDraft draft = op("matmul", kComposite);
   draft.summary("The matrix product with NumPy's rules.")
@@ -108,6 +133,7 @@ constexpr OpDraft matmul() {
           "[[[21]], [[43]]]")
       .infer<infer_matmul>()
       .decompose<decompose_matmul>()
+      .batch<batch_matmul>()
       .cost(TENON_COST_CONTRACTION)
       .tolerance(4);
   return draft;
@@ -159,6 +185,7 @@ constexpr OpDraft linear() {
       .example("linear(f32[2] [1, 2], f32[1, 2] [[3, 4]]) {transpose_w = 1} -> f32[1] [11]")
       .infer<infer_linear>()
       .decompose<decompose_linear>()
+      .batched({0})
       .cost(TENON_COST_CONTRACTION)
       .tolerance(4);
   return draft;

@@ -1,5 +1,6 @@
 // mean, var, std, logsumexp: composite reductions over some dims.
-#include "common.h"
+#include "compose.h"
+#include "derivative.h"
 
 namespace tenon::ops::moments {
 
@@ -42,6 +43,43 @@ Status decompose_logsumexp(Builder& b, const Node& node, tenon_value_t* out) {
   return b.finish(out, {b.convert(b.build("add", {log, shift}), dtype)});
 }
 
+// ---- Derivatives ----
+
+Term widened(Builder& b, Value v) {
+  return {b, widen(b, v)};
+}
+// x minus its mean; its sum is 0, so that the mean of a tangent drops out.
+Term distance_of(Builder& b, Term x, const Axes& axes) {
+  return x - spread({b, mean_along(b, x, axes)}, x, axes);
+}
+// The sum of (x - mean) * t over count - correction.
+Term comoment(Builder& b, const Node& node, Value tangent) {
+  const Term x = widened(b, node.operand(0));
+  const Axes axes = node.i64s("dims");
+  const Term sum = reduced("reduce_sum", distance_of(b, x, axes) * widened(b, tangent), axes);
+  const Term count = {b, count_along(b, x, axes, x.dtype())};
+  return sum / (count - static_cast<double>(node.i64("correction")));
+}
+// 2 * comoment
+std::vector<Value> jvp_var(Builder& b, const Node& node, std::span<const Value> tangents) {
+  return {as(comoment(b, node, tangents[0]) * 2, node.result().dtype())};
+}
+// comoment / y; 0 where all elements are equal
+std::vector<Value> jvp_std(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Term y = widened(b, node.result());
+  const Term divisor = where(compare(y, TENON_CMP_EQ, 0), 1, y);
+  return {as(comoment(b, node, tangents[0]) / divisor, node.result().dtype())};
+}
+// The sum of t * exp(x - y); 0 where all elements are -inf
+std::vector<Value> jvp_logsumexp(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Term x = widened(b, node.operand(0)), y = widened(b, node.result());
+  const Axes axes = node.i64s("dims");
+  const Term shift = where(apply("is_finite", y), y, 0);
+  const Term weights = exp(x - spread(shift, x, axes));
+  return {
+      as(reduced("reduce_sum", weights * widened(b, tangents[0]), axes), node.result().dtype())};
+}
+
 constexpr OpDraft base(std::string_view name, std::string_view summary, std::string_view example,
                        std::string_view negative) {
   OpDraft draft = op(name, kComposite);
@@ -49,6 +87,8 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, std::str
       .operand("x", "the input", kFloat)
       .result("y", "element type of x, without dims")
       .attr_i64s("dims", "the dims that go away")
+      .role(TENON_ROLE_AXES)
+      .batched({0})
       .constraint("C1", "dims are distinct dims of x", negative)
       .example(example)
       .infer<infer>()
@@ -71,6 +111,7 @@ constexpr OpDraft var() {
               "var(f32[4] [1, 2, 3, 4]) {dims = [0]} -> f32[] 1.25", "var(f32[2]) {dims = [1]}")
       .attr_i64("correction", "taken off the count: 1 for a sample", 0)
       .decompose<decompose_var>()
+      .jvp<jvp_var>()
       .tolerance(4);
 }
 constexpr OpDraft std_() {
@@ -78,6 +119,7 @@ constexpr OpDraft std_() {
               "std(f32[2] [1, 5]) {dims = [0]} -> f32[] 2", "std(f32[2]) {dims = [1]}")
       .attr_i64("correction", "taken off the count: 1 for a sample", 0)
       .decompose<decompose_std>()
+      .jvp<jvp_std>()
       .tolerance(8);
 }
 constexpr OpDraft logsumexp() {
@@ -85,6 +127,7 @@ constexpr OpDraft logsumexp() {
               "logsumexp(f32[2] [1000, 1000]) {dims = [0]} -> f32[] 1000.6931",
               "logsumexp(f32[2]) {dims = [1]}")
       .decompose<decompose_logsumexp>()
+      .jvp<jvp_logsumexp>()
       .tolerance(4);
 }
 

@@ -51,6 +51,7 @@ constexpr OpDraft next_after() {
       .example("next_after(f32[2] [1, 1], f32[2] [2, 0]) -> f32[2] [1.0000001, 0.99999994]")
       .infer<infer_next>()
       .reference<reference_next>()
+      .no_derivative("it steps to the neighbouring number")
       .decompose<decompose_next>();
   return draft;
 }

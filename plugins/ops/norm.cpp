@@ -1,5 +1,6 @@
 // layer_norm and rms_norm over the last dims, batch_norm and group_norm over channels.
-#include "common.h"
+#include "compose.h"
+#include "derivative.h"
 
 namespace tenon::ops::norm {
 
@@ -85,15 +86,21 @@ Status decompose_batch(Builder& b, const Node& node, tenon_value_t* out) {
       b.build("add", {b.build("mul", {x, along(b, factor, x, dim)}), along(b, offset, x, dim)});
   return b.finish(out, {b.convert(y, dtype)});
 }
+// The dims of x with the channels as groups and channels of a group.
+Dims grouped_dims(Builder& b, const Node& node) {
+  const int64_t dim = node.i64("dim");
+  const Dim groups = b.dim(node.i64("groups"));
+  Dims split = node.operand(0).dims();
+  const Dim channels = split[static_cast<size_t>(dim)];
+  split[static_cast<size_t>(dim)] = groups;
+  split.insert(split.begin() + dim + 1, channels / groups);
+  return split;
+}
 Status decompose_group(Builder& b, const Node& node, tenon_value_t* out) {
   const Value x = widen(b, node.operand(0));
   const tenon_dtype_t dtype = node.operand(0).dtype();
   const int64_t dim = node.i64("dim");
-  const Dim groups = b.dim(node.i64("groups"));
-  Dims split = x.dims();
-  const Dim channels = split[static_cast<size_t>(dim)];
-  split[static_cast<size_t>(dim)] = groups;
-  split.insert(split.begin() + dim + 1, channels / groups);
+  const Dims split = grouped_dims(b, node);
   const Value grouped = b.build("reshape", {x}, {{"shape", split}});
   // The channels of a group and all dims after them are normalised together.
   const Axes axes = range(dim + 1, static_cast<int64_t>(split.size()));
@@ -102,11 +109,68 @@ Status decompose_group(Builder& b, const Node& node, tenon_value_t* out) {
   return b.finish(out, {b.convert(scale_and_shift(b, flat, node, Axes{dim}), dtype)});
 }
 
+// ---- Derivatives ----
+
+// The sum of what is not zero.
+Term added(Term x, Term y) {
+  if (!x.v) return y;
+  return y.v ? x + y : x;
+}
+// With y = x normalised by `factor`, an invalid mean left out:
+// factor * (t - mean of t - y * mean of y * t).
+Term along_norm(Builder& b, Term y, Term factor, Term t, const Axes& axes, bool centred) {
+  const auto mean = [&](Term v) { return spread({b, mean_along(b, v, axes)}, y, axes); };
+  const Term level = centred ? t - mean(t) : t;
+  return spread(factor, y, axes) * (level - y * mean(y * t));
+}
+// t * scale + y * tangent of scale + tangent of bias. `axes`: where scale and bias lie.
+std::vector<Value> with_scale(Builder& b, const Node& node, Term y, Term t,
+                              std::span<const Value> tangents, const Axes& axes) {
+  const auto wide = [&](Value v) {
+    return v ? Term{b, b.broadcast(b.convert(v, y.dtype()), y.dims(), axes)} : Term{};
+  };
+  const auto of = [&](size_t i) { return i < tangents.size() ? wide(tangents[i]) : Term{}; };
+  const Term scale = wide(node.operand(1));
+  Term sum = t.v && scale.v ? t * scale : t;
+  if (of(1).v) sum = added(sum, y * of(1));
+  sum = added(sum, of(2));
+  return {sum.v ? b.convert(sum, node.result().dtype()) : Value()};
+}
+// The factor of normalisation, 1 / sqrt(mean of squares + epsilon), of x without its mean.
+Term factor_of(Builder& b, const Node& node, Term distance, const Axes& axes) {
+  const Term square = {b, mean_along(b, distance * distance, axes)};
+  return apply("rsqrt", square + node.f64("epsilon"));
+}
+std::vector<Value> jvp_last(Builder& b, const Node& node, std::span<const Value> tangents) {
+  Term x = {b, widen(b, node.operand(0))}, t;
+  const Axes axes = range(node.i64("dim"), x.rank());
+  const bool centred = node.is("layer_norm");
+  if (centred) x = x - spread({b, mean_along(b, x, axes)}, x, axes);
+  const Term factor = factor_of(b, node, x, axes), y = x * spread(factor, x, axes);
+  if (tangents[0]) t = along_norm(b, y, factor, {b, widen(b, tangents[0])}, axes, centred);
+  return with_scale(b, node, y, t, tangents, axes);
+}
+std::vector<Value> jvp_group(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const int64_t dim = node.i64("dim");
+  const Term whole = {b, widen(b, node.operand(0))};
+  const Dims split = grouped_dims(b, node);
+  const Axes axes = range(dim + 1, static_cast<int64_t>(split.size()));
+  Term x = reshape(whole, split), t;
+  x = x - spread({b, mean_along(b, x, axes)}, x, axes);
+  const Term factor = factor_of(b, node, x, axes), y = x * spread(factor, x, axes);
+  if (tangents[0]) {
+    const Term given = reshape(Term{b, widen(b, tangents[0])}, split);
+    t = reshape(along_norm(b, y, factor, given, axes, true), whole.dims());
+  }
+  return with_scale(b, node, reshape(y, whole.dims()), t, tangents, {dim});
+}
+
 constexpr OpDraft base(std::string_view name, std::string_view summary) {
   OpDraft draft = op(name, kComposite);
   draft.summary(summary)
       .operand("x", "the input", kFloat, 1, 1)
       .result("y", "same type as x")
+      .batched({0})
       .cost(TENON_COST_REDUCTION)
       .tolerance(8);
   return draft;
@@ -117,6 +181,7 @@ constexpr OpDraft layer_norm() {
       .optional("scale", "dims of x from dim on", kFloat, 1, 1)
       .optional("bias", "dims of x from dim on", kFloat, 1, 1)
       .attr_i64("dim", "the first dim that is normalised", 0)
+      .role(TENON_ROLE_AXIS)
       .required()
       .attr_f64("epsilon", "added to the variance", 1e-5)
       .constraint("C1", "dim is a dim of x", "layer_norm(f32[2, 3]) {dim = 2}")
@@ -126,12 +191,14 @@ constexpr OpDraft layer_norm() {
           "layer_norm(f32[1, 2] [[1, 3]], f32[2] [1, 2], f32[2] [0, 1]) {dim = 1, epsilon = 0.0} "
           "-> f32[1, 2] [[-1, 3]]")
       .infer<infer_last>()
-      .decompose<decompose_layer>();
+      .decompose<decompose_layer>()
+      .jvp<jvp_last>();
 }
 constexpr OpDraft rms_norm() {
   return base("rms_norm", "x divided by its root mean square over the last dims, then scaled.")
       .optional("scale", "dims of x from dim on", kFloat, 1, 1)
       .attr_i64("dim", "the first dim that is normalised", 0)
+      .role(TENON_ROLE_AXIS)
       .required()
       .attr_f64("epsilon", "added to the mean square", 1e-5)
       .constraint("C1", "dim is a dim of x", "rms_norm(f32[2, 3]) {dim = 2}")
@@ -139,7 +206,8 @@ constexpr OpDraft rms_norm() {
                   "rms_norm(f32[2, 3], f32[2]) {dim = 1}")
       .example("rms_norm(f32[2] [1, 7], f32[2] [5, 10]) {dim = 0, epsilon = 0.0} -> f32[2] [1, 14]")
       .infer<infer_last>()
-      .decompose<decompose_rms>();
+      .decompose<decompose_rms>()
+      .jvp<jvp_last>();
 }
 constexpr OpDraft batch_norm() {
   return base("batch_norm",
@@ -150,6 +218,7 @@ constexpr OpDraft batch_norm() {
       .operand("mean", "one per channel", kFloat, 1, 1, 1)
       .operand("var", "one per channel", kFloat, 1, 1, 1)
       .attr_i64("dim", "the dim of channels", 1)
+      .role(TENON_ROLE_AXIS)
       .attr_f64("epsilon", "added to the variance", 1e-5)
       .constraint("C1", "dim is a dim of x", "batch_norm(f32[2], f32[2], f32[2], f32[2], f32[2])")
       .constraint("C2", "scale, bias, mean and var have one entry per channel",
@@ -169,6 +238,7 @@ constexpr OpDraft group_norm() {
       .operand("bias", "one per channel", kFloat, 1, 1, 1)
       .attr_i64("groups", "how many groups; as many as channels: instance norm", 1)
       .attr_i64("dim", "the dim of channels", 1)
+      .role(TENON_ROLE_AXIS)
       .attr_f64("epsilon", "added to the variance", 1e-5)
       .constraint("C1", "dim is a dim of x", "group_norm(f32[2], f32[2], f32[2]) {dim = 1}")
       .constraint("C2", "scale and bias have one entry per channel",
@@ -180,7 +250,8 @@ constexpr OpDraft group_norm() {
           "epsilon = 0.0} -> "
           "f32[1, 2, 2] [[[-1, 1], [-1, 3]]]")
       .infer<infer_groups>()
-      .decompose<decompose_group>();
+      .decompose<decompose_group>()
+      .jvp<jvp_group>();
 }
 
 TENON_OPS(norm, layer_norm, rms_norm, batch_norm, group_norm)

@@ -45,7 +45,8 @@ constexpr OpDraft declare() {
       .example(
           "one_hot(i64[3] [2, 0, 9]) {depth = [3]} -> f32[3, 3] [[0, 0, 1], [1, 0, 0], [0, 0, 0]]")
       .infer<infer>()
-      .decompose<decompose>();
+      .decompose<decompose>()
+      .batched({0});
   return draft;
 }
 

@@ -1,5 +1,6 @@
 // im2col, col2im, pixel_shuffle, max_unpool: windows and blocks as rows, and back.
 #include "compose.h"
+#include "derivative.h"
 
 namespace tenon::ops::patches {
 
@@ -185,6 +186,7 @@ constexpr OpDraft im2col() {
           "f32[1, 2, 2] [[[0, 3], [1, 4]]]")
       .infer<infer_im2col>()
       .decompose<decompose_im2col>()
+      .batch<batch_images<1>>()
       .cost(TENON_COST_DATA_MOVEMENT);
 }
 constexpr OpDraft col2im() {
@@ -211,6 +213,7 @@ constexpr OpDraft col2im() {
           "4] [[[1, 4, 6, 4]]]")
       .infer<infer_col2im>()
       .decompose<decompose_col2im>()
+      .batch<batch_images<1>>()
       .cost(TENON_COST_DATA_MOVEMENT)
       .tolerance(4);
 }
@@ -234,6 +237,7 @@ constexpr OpDraft pixel_shuffle() {
           "2, 2] [[[[1, 2], [3, 4]]]]")
       .infer<infer_shuffle>()
       .decompose<decompose_shuffle>()
+      .batch<batch_images<1>>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }

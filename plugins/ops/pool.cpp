@@ -1,6 +1,7 @@
 // max_pool, avg_pool and lp_pool over the spatial dims of [batch, channels, spatial...], and the
 // global pools.
 #include "compose.h"
+#include "derivative.h"
 #include "flag.h"
 
 namespace tenon::ops::pool {
@@ -114,11 +115,27 @@ Status decompose_lp(Builder& b, const Node& node, tenon_value_t* out) {
   return b.finish(out, {b.convert(root(sum, p), node.result().dtype())});
 }
 
+// The sum over windows of sign(x) * |x|^(p - 1) * t, over y^(p - 1); 0 where y is 0
+std::vector<Value> jvp_lp(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Term x = {b, widen(b, node.operand(0))}, y = {b, widen(b, node.result())};
+  const double p = node.f64("p");
+  const auto regular = [&](Term v, Term otherwise) {
+    return pow(where(compare(v, TENON_CMP_EQ, 0), 1, otherwise), p - 1);
+  };
+  Term slope = p == 2 ? x : apply("sign", x);
+  if (p != 1 && p != 2) slope = slope * regular(x, abs(x));
+  const Term t = {b, widen(b, tangents[0])};
+  Term sum = {b, slide(b, node, slope * t, "sum")};
+  if (p != 1) sum = sum / (p == 2 ? where(compare(y, TENON_CMP_EQ, 0), 1, y) : regular(y, y));
+  return {b.convert(sum, node.result().dtype())};
+}
+
 constexpr OpDraft base(std::string_view name, std::string_view summary, tenon_dtypes_t dtypes) {
   OpDraft draft = op(name, kComposite);
   draft.summary(summary)
       .operand("x", "[batch, channels, spatial...]", dtypes, 0, 2)
       .result("y", "element type of x")
+      .batch<batch_images<1>>()
       .cost(TENON_COST_REDUCTION)
       .tolerance(4);
   return draft;
@@ -193,6 +210,8 @@ constexpr OpDraft lp_pool() {
       .example("lp_pool(f32[1, 1, 3] [[[3, 4, 0]]]) {window = [2]} -> f32[1, 1, 2] [[[5, 4]]]")
       .infer<infer_lp>()
       .decompose<decompose_lp>()
+      .jvp<jvp_lp>()
+      .batch<batch_images<1>>()
       .cost(TENON_COST_REDUCTION)
       .tolerance(8);
   return draft;

@@ -1,5 +1,6 @@
 // ragged_dot: products of groups of rows, each with a matrix of its own.
 #include "compose.h"
+#include "derivative.h"
 
 namespace tenon::ops::ragged_dot {
 
@@ -28,19 +29,36 @@ Status reference_ragged(const Eval& e) {
   y.write(out);
   return {};
 }
-// Multiplies every row with every matrix and keeps the product with its own.
-Status decompose_ragged(Builder& b, const Node& node, tenon_value_t* out) {
-  const Term x = {b, node.operand(0)}, w = {b, node.operand(1)};
+// [rows, groups]: whether a row is of a group.
+Term members(Builder& b, const Node& node) {
   const Term sizes = as({b, node.operand(2)}, TENON_I64);
-  const Dims grid = {x.dim(0), w.dim(0)};
+  const Dims grid = {node.operand(0).dim(0), node.operand(1).dim(0)};
   const Term end = {b, b.build("cumsum", {max(sizes, 0).v}, {{"dim", 0}})};
   const Term row = iota(b, grid, 0), ends = broadcast(end, grid, {1});
   const Term begins = broadcast(end - max(sizes, 0), grid, {1});
-  const Term own = compare(row, TENON_CMP_GE, begins) & compare(row, TENON_CMP_LT, ends);
+  return compare(row, TENON_CMP_GE, begins) & compare(row, TENON_CMP_LT, ends);
+}
+// Multiplies every row with every matrix and keeps the product with its own.
+Status decompose_ragged(Builder& b, const Node& node, tenon_value_t* out) {
+  const Term x = {b, node.operand(0)}, w = {b, node.operand(1)};
+  const Term own = members(b, node);
   const Term all = {b,
                     b.build("dot_general", {x.v, w.v}, {{"a_contract", {1}}, {"b_contract", {1}}})};
   const Term kept = where(broadcast(own, all.dims(), {0, 1}), all, 0);
   return b.finish(out, {reduced("reduce_sum", kept, {1})});
+}
+
+// Of x: g with the transposed matrices; of w: x' g over the rows of each group.
+Value transpose(Builder& b, const Node& node, uint32_t operand, std::span<const Value> cotangents) {
+  const Value g = cotangents[0];
+  if (operand == 0) {
+    const Axes turned = {0, 2, 1};
+    return b.build("ragged_dot", {g, permute(b, node.operand(1), turned), node.operand(2)});
+  }
+  const Term x = {b, node.operand(0)}, own = members(b, node);
+  const Dims grid = {own.dim(0), own.dim(1), x.dim(1)};
+  const Term kept = where(broadcast(own, grid, {0, 1}), broadcast(x, grid, {0, 2}), 0);
+  return b.build("dot_general", {kept.v, g}, {{"a_contract", {0}}, {"b_contract", {0}}});
 }
 
 constexpr OpDraft ragged_dot() {
@@ -61,6 +79,8 @@ constexpr OpDraft ragged_dot() {
       .infer<infer_ragged>()
       .reference<reference_ragged>()
       .decompose<decompose_ragged>()
+      .bilinear({0, 1})
+      .transposed<transpose>()
       .cost(TENON_COST_CONTRACTION)
       .tolerance(4);
   return draft;

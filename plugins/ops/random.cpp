@@ -171,6 +171,7 @@ constexpr OpDraft bernoulli() {
       .constraint("C1", "the key has two words", "bernoulli(f32[2], u32[3], u64[])")
       .example("bernoulli(f32[2] [0.5, 0.5], u32[2] [0, 0], u64[] 0) -> pred[2] [1, 0]")
       .infer<infer_bernoulli>()
+      .no_derivative("its results are draws")
       .decompose<decompose_bernoulli>();
 }
 constexpr OpDraft dropout() {
@@ -202,6 +203,7 @@ constexpr OpDraft multinomial() {
       .example(
           "multinomial(f32[2] [1, 1], u32[2] [0, 0], u64[] 0) {count = [3]} -> i64[3] [0, 1, 1]")
       .infer<infer_multinomial>()
+      .no_derivative("its results are classes that were drawn")
       .decompose<decompose_multinomial>();
 }
 constexpr OpDraft randperm() {

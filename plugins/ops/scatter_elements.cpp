@@ -74,6 +74,8 @@ constexpr OpDraft scatter_elements() {
       .operand("updates", "what is written, dims of indices", kWhole, 1, 1)
       .result("y", "same type as x")
       .attr_i64("dim", "the dim that is indexed", 0)
+      .role(TENON_ROLE_AXIS)
+      .batched({0, 1, 2})
       .attr_string("kind", "how an update meets the old element", "set", "set|add|mul|min|max")
       .attr_string("mode", "what happens outside of x, as for scatter", "fill",
                    "clip|fill|in_bounds")

@@ -162,6 +162,12 @@ Status decompose_top(Builder& b, const Node& node, tenon_value_t* out) {
   const auto part = [&](uint32_t i) { return cut({b, sorted.result(i)}, dim, b.dim(0), k); };
   return b.finish(out, {part(0), part(1)});
 }
+// Tangents go where their elements go.
+std::vector<Value> jvp_top(Builder& b, const Node& node, std::span<const Value> tangents) {
+  return {b.build("take_along", {tangents[0], node.result(1)},
+                  {{"dim", node.i64("dim")}, {"mode", "in_bounds"}}),
+          Value()};
+}
 // Finds the k best by repeated search, without sorting.
 Status reference_top(const Eval& e) {
   const Array x = e.input(0), values = e.output(0), index = e.output(1);
@@ -210,6 +216,8 @@ constexpr OpDraft top_k() {
       .attr_dims("k", "how many, one entry")
       .required()
       .attr_i64("dim", "the dim that is searched", 0)
+      .role(TENON_ROLE_AXIS)
+      .batched({0})
       .attr(flag("largest", "1: the largest, 0: the smallest", 1))
       .attr_dtype("index_dtype", "i32 or i64", TENON_I64)
       .constraint("C1", "dim is a dim of x", "top_k(f32[2]) {k = [1], dim = 1}")
@@ -223,6 +231,7 @@ constexpr OpDraft top_k() {
       .infer<infer_top>()
       .reference<reference_top>()
       .decompose<decompose_top>()
+      .jvp<jvp_top>()
       .cost(TENON_COST_REDUCTION);
   return draft;
 }

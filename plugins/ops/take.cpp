@@ -88,6 +88,8 @@ constexpr OpDraft take() {
       .operand("indices", "which, from 0", kInt)
       .result("y", "element type of x")
       .attr_i64("dim", "the dim that is indexed", 0)
+      .role(TENON_ROLE_AXIS)
+      .batched({0})
       .attr_string("mode", "what happens outside of x, as for gather", "clip",
                    "clip|fill|in_bounds")
       .constraint("C1", "dim is a dim of x", "take(f32[2], i64[3]) {dim = 1}")
@@ -107,6 +109,8 @@ constexpr OpDraft take_along() {
       .operand("indices", "which, from 0; dims as x but for dim", kInt, 0, 1)
       .result("y", "element type of x, dims of indices")
       .attr_i64("dim", "the dim that is indexed", 0)
+      .role(TENON_ROLE_AXIS)
+      .batched({0, 1})
       .attr_string("mode", "what happens outside of x, as for gather", "clip",
                    "clip|fill|in_bounds")
       .constraint("C1", "dim is a dim of x", "take_along(f32[2], i64[3]) {dim = 1}")
@@ -131,6 +135,7 @@ constexpr OpDraft embedding() {
           "2]]")
       .infer<infer_embedding>()
       .decompose<decompose_embedding>()
+      .batched({1})
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }

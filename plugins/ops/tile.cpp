@@ -58,6 +58,8 @@ constexpr OpDraft tile() {
       .operand("x", "the input", kWhole)
       .result("y", "every dim times its repeats")
       .attr_dims("repeats", "how often, per dim")
+      .role(TENON_ROLE_PER_DIM, 1)
+      .batched({0})
       .constraint("C1", "repeats has one entry per dim of x", "tile(f32[2]) {repeats = [2, 2]}")
       .example(
           "tile(f32[1, 2] [[1, 2]]) {repeats = [2, 2]} -> f32[2, 4] [[1, 2, 1, 2], [1, 2, 1, 2]]")
@@ -72,6 +74,8 @@ constexpr OpDraft split() {
       .operand("x", "the input", kWhole, 0, 1)
       .result("parts", "as many as there are sizes")
       .attr_i64("dim", "the dim that is cut", 0)
+      .role(TENON_ROLE_AXIS)
+      .batched({0})
       .attr_dims("sizes", "the extents of the parts")
       .constraint("C1", "dim is a dim of x", "split(f32[4]) {dim = 1, sizes = [4]}")
       .constraint("C2", "sizes add up to the extent", "split(f32[4]) {sizes = [1, 2]}")

@@ -1,0 +1,243 @@
+"""Derivatives and samples of composite ops with rules of their own, in f64.
+
+Tangents against central differences, cotangents against tangents, second derivatives against
+differences of gradients, samples against a loop.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tenon
+from tenon import xp
+from tenon._transforms import grad, jvp, vjp, vmap
+from tenon.builder import ops
+from tenon.builder.trace import DIMS, emit
+from tenon.xp._array import Array, value_of
+
+RANDOM = np.random.default_rng(7)
+
+
+def array(*shape):
+    return RANDOM.standard_normal(shape)
+
+
+def op(name, *given, results=1, lists=None, **attrs):
+    """A function of arrays that is one op. given: None where an operand is absent. lists: attributes
+    that are sizes."""
+
+    def run(*arrays):
+        values = [None if a is None else value_of(xp.asarray(a)) for a in arrays]
+        sizes = [(k, DIMS, v) for k, v in (lists or {}).items()]
+        out = emit(name, values, (*ops.attrs(**attrs), *sizes))[:results]
+        return tuple(Array(v) for v in out) if results > 1 else Array(out[0])
+
+    run.__name__ = name
+    return run, list(given)
+
+
+CLASSES = np.array([[2, 0, 1], [1, 1, 2]])
+MATRIX = array(2, 3, 3) + 2 * np.eye(3)
+EQUAL = np.array([[1.0, 1.0, 1.0], [0.0, 2.0, 5.0]])
+CASES = {
+    "logsumexp": op("logsumexp", array(2, 3, 4), dims=(0, 2)),
+    "mean": op("mean", array(2, 3, 4), dims=(1,)),
+    "var": op("var", array(2, 3, 4), dims=(0, 2), correction=1),
+    "std": op("std", array(2, 3, 4), dims=(1,), correction=1),
+    "norm": op("norm", array(2, 3), dims=(1,)),
+    "norm 1": op("norm", array(2, 3), dims=(1,), p=1.0),
+    "norm 3": op("norm", array(2, 3), dims=(0, 1), p=3.0),
+    "norm inf": op("norm", array(2, 3), dims=(1,), p=float("inf")),
+    "l2_normalize": op("l2_normalize", array(2, 3), dims=(1,)),
+    "l2_normalize long": op("l2_normalize", array(2, 3), dims=(1,), epsilon=10.0),
+    "layer_norm": op("layer_norm", array(2, 3, 4), array(3, 4), array(3, 4), dim=1),
+    "layer_norm bare": op("layer_norm", array(2, 5), None, None, dim=1),
+    "rms_norm": op("rms_norm", array(2, 3, 4), array(4), dim=2),
+    "batch_norm": op("batch_norm", array(2, 3, 4), array(3), array(3), array(3), array(3) ** 2 + 0.5),
+    "group_norm": op("group_norm", array(2, 4, 3), array(4), array(4), groups=2),
+    "batch_norm_train": op(
+        "batch_norm_train", array(4, 3, 2), array(3), array(3), array(3), array(3), results=3,
+        correction=1,
+    ),
+    "nll_loss": op("nll_loss", array(2, 3, 3), CLASSES, array(3) ** 2 + 1),
+    "nll_loss none": op("nll_loss", array(2, 3, 3), CLASSES, reduction="none", ignore=1),
+    "softmax_cross_entropy": op(
+        "softmax_cross_entropy", array(2, 3, 3), CLASSES, array(3) ** 2 + 1, results=2, ignore=1
+    ),
+    "softmax_cross_entropy sum": op(
+        "softmax_cross_entropy", array(2, 3, 3), CLASSES, results=2, reduction="sum"
+    ),
+    "sdpa": op("sdpa", array(1, 2, 5, 4), array(1, 2, 3, 4), array(1, 2, 3, 2)),
+    "sdpa groups": op(
+        "sdpa", array(2, 4, 5, 3), array(2, 2, 6, 3), array(2, 2, 6, 2), array(1, 4, 5, 6),
+        causal="last", softcap=2.0, scale=0.7,
+    ),
+    "sdpa mask": op(
+        "sdpa", array(2, 2, 3, 4), array(2, 2, 3, 4), array(2, 2, 3, 4),
+        np.array([[1, 0, 0], [0, 0, 0], [1, 1, 1]], bool).reshape(1, 1, 3, 3), zero_blind=1,
+    ),
+    "lp_pool": op("lp_pool", array(2, 3, 6), window=(2,), strides=(2,)),
+    "lp_pool 3": op("lp_pool", array(2, 3, 6), window=(3,), p=3.0, pad_low=(1,)),
+    "ragged_dot": op("ragged_dot", array(5, 3), array(2, 3, 4), np.array([2, 2])),
+    "top_k": op("top_k", array(3, 5), lists={"k": (2,)}, dim=1),
+    "solve": op("solve", MATRIX, array(2, 3, 2)),
+    "inv": op("inv", MATRIX),
+    "det": op("det", MATRIX),
+    "slogdet": op("slogdet", MATRIX, results=2),
+    "max_pool": op("max_pool", array(2, 3, 6), window=(2,), strides=(2,)),
+    "avg_pool": op("avg_pool", array(2, 3, 6), window=(3,), pad_low=(1,)),
+    "lrn": op("lrn", array(2, 5, 3), size=3),
+    "embedding": op("embedding", array(5, 3), np.array([[0, 4], [4, 2]])),
+    "embedding_bag": op("embedding_bag", array(5, 3), np.array([0, 4, 4]), np.array([0, 2]), kind="mean"),
+    "grid_sample": op("grid_sample", array(1, 2, 4, 4), array(1, 3, 3, 2) / 3),
+    "resize": op("resize", array(1, 2, 4, 4), lists={"sizes": (1, 2, 7, 6)}, mode="linear"),
+    "linear": op("linear", array(4, 3), array(3, 2), array(2), activation="gelu"),
+    "matmul": op("matmul", array(2, 1, 2, 3), array(4, 3, 2)),
+    "matmul row": op("matmul", array(3), array(2, 3, 4)),
+    "glu": op("glu", array(2, 6), dim=1),
+    "tile": op("tile", array(2, 3), lists={"repeats": (2, 1)}),
+    "roll": op("roll", array(2, 3), dims=(1,), shifts=(2,)),
+    "diagonal": op("diagonal", array(3, 2, 3), dim1=0, dim2=2),
+    "tril_triu": op("tril_triu", array(2, 3, 3)),
+    "adaptive_pool": op("adaptive_pool", array(1, 2, 5), sizes=(3,)),
+    "conv_transpose": op("conv_transpose", array(2, 3, 4), array(3, 2, 3), array(2), strides=(2,)),
+}  # fmt: skip
+
+
+def split(name):
+    """The function of its floats alone, and these."""
+    function, given = CASES[name]
+    floats = [i for i, a in enumerate(given) if a is not None and a.dtype == np.float64]
+
+    def of_floats(*arrays):
+        whole = list(given)
+        for i, a in zip(floats, arrays):
+            whole[i] = a
+        return function(*whole)
+
+    return of_floats, [given[i] for i in floats]
+
+
+def parts(result):
+    return [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
+
+
+def arrays(values):
+    return tuple(xp.asarray(v) for v in values)
+
+
+def moved(values, directions, step):
+    return arrays(v + step * d for v, d in zip(values, directions))
+
+
+def dot(a, b):
+    return sum(float(np.sum(x * y)) for x, y in zip(a, b))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tangents_and_cotangents(name):
+    function, given = split(name)
+    tangents = [RANDOM.standard_normal(a.shape) for a in given]
+    out, along = map(parts, jvp(function, arrays(given), arrays(tangents)))
+    call = tenon.compile(function)
+    up, down = (parts(call(*moved(given, tangents, h))) for h in (1e-5, -1e-5))
+    for got, a, b in zip(along, up, down):
+        np.testing.assert_allclose(got, (a - b) / 2e-5, rtol=1e-6, atol=1e-7)
+    cotangents = [RANDOM.standard_normal(y.shape) for y in out]
+    pulled = vjp(function, *arrays(given))[1](
+        arrays(cotangents) if len(out) > 1 else xp.asarray(cotangents[0])
+    )
+    left, right = dot(cotangents, along), dot(map(np.asarray, pulled), tangents)
+    assert abs(left - right) <= 1e-11 * max(1, abs(left))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_second_order(name):
+    function, given = split(name)
+
+    def total(*arrays):
+        out = function(*arrays)
+        return sum(
+            (xp.sum(xp.sin(y)) for y in (out if isinstance(out, tuple) else (out,))),
+            xp.asarray(0.0, dtype=xp.float64),
+        )
+
+    slope = grad(total, tuple(range(len(given))))
+    tangents = [RANDOM.standard_normal(a.shape) for a in given]
+    along = jvp(slope, arrays(given), arrays(tangents))[1]
+    up, down = (slope(*moved(given, tangents, h)) for h in (1e-5, -1e-5))
+    for got, a, b in zip(along, up, down):
+        np.testing.assert_allclose(
+            np.asarray(got), (np.asarray(a) - np.asarray(b)) / 2e-5, rtol=1e-5, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_samples(name):
+    function, given = split(name)
+    many = [np.stack([a, a * 1.5 + 0.1, a * 0.5]) for a in given]
+    call = tenon.compile(function)
+    for axes in ((0,) * len(given), (0,) + (None,) * (len(given) - 1)):
+        lanes = [[a[i] if x == 0 else b for a, b, x in zip(many, given, axes)] for i in range(3)]
+        got = parts(
+            vmap(function, axes)(*arrays(a if x == 0 else b for a, b, x in zip(many, given, axes)))
+        )
+        wanted = [parts(call(*arrays(lane))) for lane in lanes]
+        for r, y in enumerate(got):
+            np.testing.assert_allclose(y, np.stack([w[r] for w in wanted]), rtol=1e-11, atol=1e-12)
+
+
+def slope_at(function, *given):
+    return [
+        np.asarray(g)
+        for g in grad(lambda *a: xp.sum(function(*a)), tuple(range(len(given))))(*arrays(given))
+    ]
+
+
+def test_points_where_a_formula_divides_by_zero():
+    zero = np.zeros((1, 3))
+    for name, attrs in (
+        ("std", {"dims": (1,)}),
+        ("norm", {"dims": (1,)}),
+        ("norm", {"dims": (1,), "p": 3.0}),
+    ):
+        function, _ = op(name, **attrs)
+        assert (slope_at(function, zero)[0] == 0).all(), name
+    function, _ = op("std", dims=(1,))
+    assert np.isfinite(slope_at(function, EQUAL)[0]).all()
+    function, _ = op("l2_normalize", dims=(1,), epsilon=0.0)
+    assert (slope_at(function, zero)[0] == 0).all()
+    function, _ = op("logsumexp", dims=(1,))
+    assert (slope_at(function, np.full((1, 3), -np.inf))[0] == 0).all()
+
+
+def test_det_of_a_singular_matrix():
+    """Its derivative is the matrix of cofactors."""
+    for a in ([[1.0, 2, 3], [4, 5, 6], [5, 7, 9]], [[0.0, 1], [0, 2]], [[1.0, 2], [2, 4]]):
+        a = np.array(a)
+        n = len(a)
+        minor = [
+            [np.linalg.det(np.delete(np.delete(a, i, 0), j, 1)) * (-1) ** (i + j) for j in range(n)]
+            for i in range(n)
+        ]
+        got = np.asarray(grad(op("det")[0])(xp.asarray(a)))
+        np.testing.assert_allclose(got, minor, rtol=1e-9, atol=1e-9)
+
+
+def test_stop_gradient():
+    function, _ = op("stop_gradient")
+    x = np.array([1.0, -2.0])
+    assert (slope_at(function, x)[0] == 0).all()
+    assert (slope_at(lambda x: function(x) * x, x)[0] == x).all()
+
+
+def test_attention_in_blocks():
+    """With scores too many for one block, of 2,048 queries and keys: the same as whole."""
+    q, k, v = array(1, 1, 2048, 2), array(1, 1, 1100, 2), array(1, 1, 1100, 2)
+    function, _ = op("sdpa", causal="first")
+    g = array(1, 1, 2048, 2)
+    pulled = vjp(function, *arrays((q, k, v)))[1](xp.asarray(g))
+    tangents = [RANDOM.standard_normal(a.shape) for a in (q, k, v)]
+    along = np.asarray(jvp(function, arrays((q, k, v)), arrays(tangents))[1])
+    left, right = dot([g], [along]), dot(map(np.asarray, pulled), tangents)
+    assert abs(left - right) <= 1e-10 * abs(left)
