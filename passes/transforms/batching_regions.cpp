@@ -299,24 +299,4 @@ Status Batching::sample_by_sample(Builder& b, const Node& node) {
   return b.status();
 }
 
-Status Batching::call(Builder& b, const Node& node) {
-  const Region old(node.graph(), node.view().regions[0]);
-  std::vector<bool> flags;
-  std::vector<Value> operands, values;
-  for (const Value v : node.operands()) {
-    flags.push_back(at(v).is_batched);
-    operands.push_back(at(v).value);
-  }
-  Builder inside = b;
-  std::vector<Sampled> yields;
-  TENON_TRY(body(b, old, flags, &inside, &yields));
-  for (const Sampled& v : yields) values.push_back(v.value);
-  const Region region(node.graph(), inside.raw().region);
-  TENON_TRY(yield(region, values));
-  const Node made = b.build_node("call", operands, attributes(node), std::vector<Region>{region});
-  for (uint32_t r = 0; r < yields.size() && b.status().ok(); ++r)
-    set(node.result(r), {made.result(r), yields[r].is_batched});
-  return b.status();
-}
-
 }  // namespace tenon::passes
