@@ -50,7 +50,8 @@ Status size_of(tenon_graph_t* graph, std::string_view text, Dim* out) {
   return symbol(graph, text, out);
 }
 
-// The arguments of the new body, with the new dim where they are among the inputs that have samples.
+// The arguments of the new body, with the new dim where they are among the inputs that have
+// samples.
 Status add_arguments(Body& body, const Ports& ports, const std::vector<Value>& of, Dim size,
                      std::vector<Sampled>* out) {
   for (const Value v : ports.main().arguments()) {
@@ -145,7 +146,8 @@ constexpr auto kPass =
             "The inputs in `of` get a new dim 0 with one entry for each of `size` samples, and all "
             "outputs have it. Other inputs are shared by the samples. A loop whose samples end at "
             "different iterations runs until the last one; a branch that differs between samples "
-            "and is not cheap, and an op that knows one sample only, become a loop over them; so does the whole graph "
+            "and is not cheap, and an op that knows one sample only, become a loop over them; so "
+            "does the whole graph "
             "where a size inside differs between samples.")
         .example(kBefore, kAfter)
         .options(kOptions)

@@ -5,7 +5,9 @@
 namespace tenon::passes {
 namespace {
 
-bool is_batched(const std::vector<Sampled>& values, size_t i) { return values[i].is_batched; }
+bool is_batched(const std::vector<Sampled>& values, size_t i) {
+  return values[i].is_batched;
+}
 
 // Where the values of a list that have derivatives are.
 std::vector<uint32_t> differentiable(const std::vector<Value>& values) {
@@ -26,7 +28,8 @@ Status Batching::call(Builder& b, const Node& node) {
     operands.push_back(at(v).value);
   }
   for (uint32_t r = 0; r < node.result_count(); ++r) results.push_back(node.result(r));
-  const bool is_custom = node.text("rules") != "none";
+  const std::string rules = node.text("rules");
+  const bool is_custom = rules != "none";
   const bool any = depends(node);
   std::vector<Region> made;
   std::vector<Sampled> yields;
@@ -50,9 +53,8 @@ Status Batching::call(Builder& b, const Node& node) {
   const std::vector<Region> olds = regions_of(node);
   TENON_TRY(region(olds[0], flags, of_result));
   const std::vector<Sampled> first = yields;
-  const bool has_pull = is_custom && node.text("rules") != "jvp";
   const std::vector<uint32_t> own = differentiable(node.operands());
-  if (has_pull) {
+  if (rules == "pull" || rules == "both") {
     TENON_TRY(region(olds[1], flags, of_result));
     std::vector<bool> given;
     for (size_t i = results.size(); i < yields.size(); ++i) given.push_back(is_batched(yields, i));
@@ -65,7 +67,7 @@ Status Batching::call(Builder& b, const Node& node) {
       return at.build("reduce_sum", {all}, {{"dims", std::vector<int64_t>{0}}});
     }));
   }
-  if (is_custom && node.text("rules") != "pull") {
+  if (rules == "jvp" || rules == "both") {
     std::vector<bool> given = flags;
     for (const uint32_t i : own) given.push_back(flags[i]);
     TENON_TRY(region(olds.back(), given, [&](Builder& at, uint32_t i) {

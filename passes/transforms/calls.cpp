@@ -29,7 +29,9 @@ Status clone(Builder& b, Region region, std::span<const Value> arguments, const 
 
 // ---- Rules of its own ----
 
-bool has_own_rules(const Node& node) { return node.text("rules") != "none"; }
+bool has_own_rules(const Node& node) {
+  return node.text("rules") != "none";
+}
 
 // The regions of a call of kind "custom_deriv", by what they are; see the op.
 struct Custom {
@@ -38,12 +40,19 @@ struct Custom {
 
   explicit Custom(const Node& node) {
     const std::vector<Region> regions = regions_of(node);
-    has_pull = node.text("rules") != "jvp";
-    has_jvp = node.text("rules") != "pull";
+    const std::string rules = node.text("rules");
+    has_pull = rules == "pull" || rules == "both";
+    has_jvp = rules == "jvp" || rules == "both";
     if (has_pull) forward = regions[1], pull = regions[2];
     if (has_jvp) jvp = regions.back();
   }
 };
+
+Status refuse_rule(const Node& node) {
+  return refuse(node, "T0410",
+                "its own rule uses the function itself, and no rule is given for a derivative of "
+                "this order");
+}
 
 // Its rules say nothing about values that it takes from outside.
 Status require_closed(const Node& node, bool has_varied_capture) {
@@ -55,6 +64,7 @@ Status require_closed(const Node& node, bool has_varied_capture) {
 
 Status push_own(Builder& b, const Node& node, ValueMap* tangents) {
   const Custom custom(node);
+  if (!custom.has_jvp && !custom.has_pull) return refuse_rule(node);
   if (!custom.has_jvp) {
     return refuse(node, "T0410",
                   "its own rule is for cotangents, and forward mode needs one for tangents");
@@ -113,8 +123,7 @@ Status pull_by_own_jvp(Builder& b, const Node& node, const Custom& custom,
   for (uint32_t i = 0; i < node.operand_count(); ++i) {
     const Value v = node.operand(i);
     if (!is_differentiable(v)) continue;
-    stand_ins[i] =
-        b.build("broadcast", {b.scalar(v.dtype(), 0)}, {{"shape", v.dims()}});
+    stand_ins[i] = b.build("broadcast", {b.scalar(v.dtype(), 0)}, {{"shape", v.dims()}});
     linear.insert(stand_ins[i].id());
     arguments.push_back(stand_ins[i]);
   }
@@ -182,6 +191,7 @@ Status pull_call(Builder& b, const Node& node, const ValueSet& varied,
   const Targets targets = targets_of(node, varied, 0);
   if (has_own_rules(node)) {
     const Custom custom(node);
+    if (!custom.has_jvp && !custom.has_pull) return refuse_rule(node);
     TENON_TRY(require_closed(node, !targets.captures.empty()));
     return custom.has_pull ? pull_by_own(b, node, custom, cotangents, targets, sums)
                            : pull_by_own_jvp(b, node, custom, cotangents, targets, sums);

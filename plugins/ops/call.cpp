@@ -20,7 +20,8 @@ Status require_type(const InferQuery& q, std::string_view label, const TypeView&
 Status require_types(const InferQuery& q, std::string_view label, const std::vector<Value>& given,
                      const std::vector<TypeView>& wanted, std::string_view what) {
   if (given.size() != wanted.size())
-    return q.fail(label, cat("there are ", given.size(), " ", what, ", and ", wanted.size(), " are needed"));
+    return q.fail(
+        label, cat("there are ", given.size(), " ", what, ", and ", wanted.size(), " are needed"));
   for (size_t i = 0; i < given.size(); ++i)
     TENON_TRY(require_type(q, label, given[i].type(), wanted[i], cat(i, " of the ", what)));
   return {};
@@ -38,7 +39,7 @@ std::vector<TypeView> differentiable(const std::vector<TypeView>& types) {
 }
 
 uint32_t regions_for(std::string_view rules) {
-  return rules == "none" ? 1 : rules == "jvp" ? 2 : rules == "pull" ? 3 : 4;
+  return rules == "none" || rules == "refused" ? 1 : rules == "jvp" ? 2 : rules == "pull" ? 3 : 4;
 }
 
 // Region 1 gives the results and what region 2 needs to make cotangents of the operands.
@@ -70,7 +71,8 @@ Status check_jvp(const InferQuery& q, const std::vector<TypeView>& operands,
   std::vector<TypeView> wanted = operands;
   for (const TypeView& type : differentiable(operands)) wanted.push_back(type);
   TENON_TRY(require_types(q, "C7", jvp.arguments(), wanted, "arguments of the last region"));
-  return require_types(q, "C7", jvp.yields(), differentiable(results), "tangents of the last region");
+  return require_types(q, "C7", jvp.yields(), differentiable(results),
+                       "tangents of the last region");
 }
 
 Status infer(const InferQuery& q) {
@@ -124,12 +126,15 @@ constexpr OpDraft declare() {
           "takes these and the cotangents of the results, and yields those of the operands. With "
           "\"jvp\" or \"both\" the last region is its forward mode: it takes the operands and "
           "their tangents, and yields the tangents of the results. Operands and results that are "
-          "not floats have neither. Only region 0 is ever run as the call.")
+          "not floats have neither. With \"refused\" a derivative of it is an error. Only region 0 "
+          "is "
+          "ever run as the call.")
       .variadic("x", "the arguments", kTensor)
       .result("y", "what the callee yields")
       .attr_string("name", "the callee's name, for people", "", "")
       .attr_string("kind", "why it is kept together", "fn", "fn|composite|remat|custom_deriv")
-      .attr_string("rules", "which derivatives of its own it has", "none", "none|pull|jvp|both")
+      .attr_string("rules", "which derivatives of its own it has", "none",
+                   "none|pull|jvp|both|refused")
       .constraint("C1", "there is one region, and those of the rules", "call(f32[2])")
       .constraint("C2", "the callee takes the operands",
                   "call(f32[2]) regions { (%a: f32[3]) { yield %a } }")

@@ -24,8 +24,11 @@ def slope(f, x, h=1e-6):
 def test_cond_computes_one_branch():
     for p, wanted in ((True, 2.0), (False, -4.0)):
         assert float(tenon.cond(p, xp.sqrt, lambda x: -x, xp.asarray(4.0))) == wanted
+
     # The square root of the other branch would be NaN, and its derivative infinite.
-    safe = lambda x: tenon.cond(x > 0, xp.sqrt, lambda x: 0 * x, x)
+    def safe(x):
+        return tenon.cond(x > 0, xp.sqrt, lambda x: 0 * x, x)
+
     assert float(safe(f64(-4.0))) == 0
     assert float(tenon.grad(safe)(f64(0.0))) == 0
 
@@ -57,9 +60,7 @@ def test_scan_is_a_loop():
     np.testing.assert_allclose(np.asarray(ys["sum"]), x.cumsum(0), rtol=1e-6)
     np.testing.assert_array_equal(np.asarray(ys["first"]), x[:, 0])
     _, back = tenon.scan(lambda c, r: (c + r, c), xp.zeros(3), xp.asarray(x), reverse=True)
-    np.testing.assert_allclose(
-        np.asarray(back), x[::-1].cumsum(0)[::-1] - x, rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(np.asarray(back), x[::-1].cumsum(0)[::-1] - x, rtol=1e-5, atol=1e-6)
 
 
 def test_scan_without_slices():
@@ -134,7 +135,9 @@ def test_grad_of_scan_with_captured_weights():
     w, x = rng.normal(size=(3, 3)), rng.normal(size=(4, 3))
 
     def loss(w, x):
-        return xp.sum(tenon.scan(lambda h, r: (xp.tanh(w @ h + r), None), xp.zeros(3, dtype=F64), x)[0])
+        return xp.sum(
+            tenon.scan(lambda h, r: (xp.tanh(w @ h + r), None), xp.zeros(3, dtype=F64), x)[0]
+        )
 
     got = np.asarray(tenon.grad(loss)(f64(w), f64(x)))
     for i, j in ((0, 0), (1, 2), (2, 1)):
@@ -203,13 +206,16 @@ def test_vmap_of_cond_whose_branches_differ():
     x = np.linspace(-2, 2, 7)
     cheap = tenon.vmap(lambda v: tenon.cond(v > 0, xp.sqrt, lambda v: -v, v))
     np.testing.assert_allclose(np.asarray(cheap(f64(x))), np.where(x > 0, np.sqrt(np.abs(x)), -x))
+
     # With a branch that does not end for the other samples, each sample takes its own.
-    safe = lambda v: tenon.cond(
-        v > 0,
-        lambda v: tenon.while_loop(lambda u: u < 8, lambda u: 2 * u, v),
-        lambda v: v - 1,
-        v,
-    )
+    def safe(v):
+        return tenon.cond(
+            v > 0,
+            lambda v: tenon.while_loop(lambda u: u < 8, lambda u: 2 * u, v),
+            lambda v: v - 1,
+            v,
+        )
+
     wanted = [float(safe(f64(v))) for v in x]
     np.testing.assert_allclose(np.asarray(tenon.vmap(safe)(f64(x))), wanted)
     slopes = [float(tenon.grad(safe)(f64(v))) for v in x]
@@ -217,7 +223,9 @@ def test_vmap_of_cond_whose_branches_differ():
 
 
 def test_vmap_of_while_whose_samples_end_apart():
-    f = lambda x: tenon.while_loop(lambda c: c[0] < 20, lambda c: (c[0] * x, c[1] + 1), (x, 0))
+    def f(x):
+        return tenon.while_loop(lambda c: c[0] < 20, lambda c: (c[0] * x, c[1] + 1), (x, 0))
+
     last, count = tenon.vmap(f)(xp.asarray([2.0, 3.0, 30.0]))
     assert (last.tolist(), count.tolist()) == ([32.0, 27.0, 30.0], [4, 2, 0])
     slopes = tenon.vmap(tenon.grad(lambda x: f(x)[0]))(xp.asarray([2.0, 3.0, 30.0]))
@@ -265,7 +273,7 @@ X = xp.asarray([1.0, 2.0, 3.0])
         (lambda: tenon.while_loop(lambda c: X > c, lambda c: c, X[0]), "bool(3,) one bool"),
         (lambda: tenon.while_loop(lambda c: (c > 0, c), lambda c: c, X[0]), "(bool(), float32())"),
         (lambda: tenon.while_loop(lambda c: c > 0, lambda c: xp.ones(2), X[0]), "float32(2,)"),
-        (lambda: tenon.fori_loop(0, 2.5, lambda i, c: c, X), "upper is float32() an integer"),
+        (lambda: tenon.fori_loop(0, 2.5, lambda i, c: c, X), "upper is float64() an integer"),
     ],
 )  # fmt: skip
 def test_types_that_differ_are_named(call, words):

@@ -25,7 +25,10 @@ def test_keys():
     assert random.key(2**32 + 5).tolist() == [5, 1]
     for seed in (0, 5, -1, 2**40 + 3):
         assert random.key(seed).tolist() == random.key(xp.asarray(seed)).tolist()
-    several = [*random.split(KEY, 50).tolist(), *(random.fold_in(KEY, i).tolist() for i in range(50))]
+    several = [
+        *random.split(KEY, 50).tolist(),
+        *(random.fold_in(KEY, i).tolist() for i in range(50)),
+    ]
     assert len({tuple(k) for k in several}) == 100
     assert random.fold_in(KEY, 3).tolist() == random.fold_in(KEY, xp.asarray(3)).tolist()
     # Threefry's published vector: key 0, counter 0.
@@ -102,7 +105,10 @@ def test_samples():
 
 def test_derivatives_go_around_them():
     """A number that is drawn does not depend on anything that varies; what scales it does."""
-    f = lambda s: xp.sum(s * random.normal(KEY, (4,)))
+
+    def f(s):
+        return xp.sum(s * random.normal(KEY, (4,)))
+
     assert float(tenon.grad(f)(xp.asarray(2.0))) == pytest.approx(float(f(xp.asarray(1.0))))
     dropped = tenon.nn.dropout(xp.ones(50), 0.25, KEY)
     assert set(np.round(dropped.tolist(), 5)) == {0.0, 1.33333}

@@ -87,10 +87,16 @@ def test_batch_norm_in_training():
     weight = RNG.normal(size=IMAGE.shape)
     both(
         lambda x: nn.batch_norm_train(x, *arrays)[0] * xp.asarray(weight),
-        lambda x: F.batch_norm(
-            x, *[r.clone() for r in running], torch.tensor(scale), torch.tensor(bias), training=True
-        )
-        * torch.tensor(weight),
+        lambda x: (
+            F.batch_norm(
+                x,
+                *[r.clone() for r in running],
+                torch.tensor(scale),
+                torch.tensor(bias),
+                training=True,
+            )
+            * torch.tensor(weight)
+        ),
         IMAGE,
     )
     _, new_mean, new_var = nn.batch_norm_train(xp.asarray(IMAGE), *arrays)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from tenon import nn, random, torch, xp
     from tenon import report as report
     from tenon._compile import compile
-    from tenon._eager.programs import EagerCounts, eager_counts
     from tenon._control import cond, fori_loop, map, scan, switch, while_loop
     from tenon._custom import checkpoint, custom_jvp, custom_vjp, stop_gradient
     from tenon._derivatives import grad, jvp, linear_transpose, linearize, value_and_grad, vjp
+    from tenon._eager.programs import EagerCounts, eager_counts
     from tenon._frontend import frontend
     from tenon._jacobians import hessian, jacfwd, jacrev
     from tenon._op import Op as Op  # not in __all__: `op` makes it

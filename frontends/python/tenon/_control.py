@@ -106,7 +106,9 @@ def _branch(
                     CODE,
                 )
     tree = made[0].result.tree
-    return tree.build(emit_regions("switch", [index._value], made)) if tree.leaves else tree.build([])
+    return (
+        tree.build(emit_regions("switch", [index._value], made)) if tree.leaves else tree.build([])
+    )
 
 
 def _same_results(

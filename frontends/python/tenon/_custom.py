@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 
 from tenon import xp
 from tenon._compile import Compiled
@@ -16,12 +18,15 @@ from tenon.xp._array import Array, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     Function = Callable[..., Any]
 
 CODE = "T0665"
+# How often a rule that uses its own function is traced, which is the order of derivatives that it
+# serves. The next one is refused.
+ORDERS_MAX = 3
 
 
 def checkpoint(function: Function) -> Function:
@@ -72,6 +77,7 @@ class _Rules:
         self._backward: Function | None = None
         self._tangents: Function | None = None
         self._compiled = Compiled(self._traced, None, None, True)
+        self._inside = threading.local()  # how many rules of it this thread is tracing
 
     def defvjp(self, forward: Function, backward: Function) -> None:
         """Sets the rule of reverse mode.
@@ -106,7 +112,19 @@ class _Rules:
                 f"{name}.defjvp(rule), or call the function that it is made of",
                 CODE,
             )
-        return _Call(self, name, args).emit()
+        call = _Call(self, name, args)
+        return call.emit() if self._orders() < ORDERS_MAX else call.emit_refused()
+
+    def _orders(self) -> int:
+        return getattr(self._inside, "orders", 0)
+
+    @contextlib.contextmanager
+    def _tracing_rule(self) -> Iterator[None]:
+        self._inside.orders = self._orders() + 1
+        try:
+            yield
+        finally:
+            self._inside.orders -= 1
 
 
 class custom_vjp(_Rules):
@@ -120,7 +138,8 @@ class custom_vjp(_Rules):
 
     The rule stays through vmap, derivatives of derivatives and compile. It says nothing about arrays
     from around: what depends on the variables is an argument (T0410). `defjvp` adds a rule for
-    forward mode, which is refused otherwise. T0665 names a result of a rule that does not fit.
+    forward mode, which is refused otherwise. A rule may use the function itself; then derivatives of
+    order 4 and above are refused. T0665 names a result of a rule that does not fit.
     """
 
 
@@ -156,17 +175,28 @@ class _Call:
         primal = Region(self.given, lambda *v: self.rules._function(*self.tree.build(v)))
         self.result = primal.result
         regions, both = [primal], []
-        if self.rules._forward is not None:
-            regions += self._reverse(self.rules._forward)
-            both.append("pull")
-        if self.rules._tangents is not None:
-            regions.append(Region([*self.given, *filter(_is_float, self.given)], self._forward_mode))
-            both.append("jvp")
-        kind = [_attr("kind", "custom_deriv"), _attr("rules", both[0] if len(both) == 1 else "both")]
+        with self.rules._tracing_rule():
+            if self.rules._forward is not None:
+                regions += self._reverse(self.rules._forward)
+                both.append("pull")
+            if self.rules._tangents is not None:
+                types = [*self.given, *filter(_is_float, self.given)]
+                regions.append(Region(types, self._forward_mode))
+                both.append("jvp")
+        return self._node(regions, both[0] if len(both) == 1 else "both")
+
+    def emit_refused(self) -> Any:
+        """The function without its rules, which cannot be differentiated."""
+        with self.rules._tracing_rule():
+            primal = Region(self.given, lambda *v: self.rules._function(*self.tree.build(v)))
+        self.result = primal.result
+        return self._node([primal], "refused")
+
+    def _node(self, regions: list[Region], rules: str) -> Any:
+        attrs = [_attr("kind", "custom_deriv"), _attr("rules", rules), _attr("name", self.name)]
         if not self.result.leaves:
             return self.result.tree.build([])
-        named = [*kind, _attr("name", self.name)]
-        return self.result.tree.build(emit_regions("call", self.given, regions, named))
+        return self.result.tree.build(emit_regions("call", self.given, regions, attrs))
 
     def _pair(self, given: Any, rule: str) -> tuple[Any, Any]:
         if isinstance(given, tuple) and len(given) == 2:

@@ -159,7 +159,8 @@ def _linear_map(
     cotangents = Tree(more)
     _same_nesting(traced.result, cotangents, "vjp: the cotangents")
     given = [
-        _like_output(array_of(cotangents.leaves[i]), outputs[i], "vjp", "a cotangent") for i in floats
+        _like_output(array_of(cotangents.leaves[i]), outputs[i], "vjp", "a cotangent")
+        for i in floats
     ]
     of = " ".join(f"y{i}" for i in floats)
     return traced, traced.inline(f'vjp{{wrt="{wrt}", of="{of}"}},cse,dce', given)

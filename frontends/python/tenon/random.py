@@ -153,7 +153,9 @@ def categorical(
     scores = xp.moveaxis(xp.asarray(logits), axis_of(axis, len(value_of(logits).shape)), -1)
     batch = scores.shape[:-1]
     sizes = batch if shape is None else ops.shape_of(shape)
-    if len(sizes) < len(batch) or not ops.same_shape(tuple(sizes[len(sizes) - len(batch) :]), batch):
+    if len(sizes) < len(batch) or not ops.same_shape(
+        tuple(sizes[len(sizes) - len(batch) :]), batch
+    ):
         raise UsageError(
             f"random.categorical: the shape is {ops.shape_text(sizes)}, and it ends with that of the "
             f"logits without the axis, {ops.shape_text(batch)}",
