@@ -75,16 +75,32 @@ Status all_at_once(Body& body, const Ports& ports, const std::vector<Sampled>& a
   return {};
 }
 
-// A scan over the samples, whose body is the whole graph.
-Status one_by_one(Body& body, const Ports& ports, const std::vector<Sampled>& arguments,
-                  std::vector<Value>* yields) {
-  Body one(body.builder());
-  std::vector<Value> slices, inside, made;
-  for (const Sampled& v : arguments) {
-    if (v.is_batched) slices.push_back(v.value);
-    inside.push_back(v.is_batched ? one.argument_of_slice(v.value) : v.value);
+// Whether the run decides a size of an output.
+bool has_open_size(const Ports& ports) {
+  for (const Value v : ports.main().yields()) {
+    for (const tenon_symbol_t symbol : v.type().symbols()) {
+      auto view = sized<tenon_symbol_view_t>();
+      (void)graph_api().symbol_view(graph_api().self, v.graph(), symbol, &view);
+      if (view.node != TENON_NONE) return true;
+    }
   }
-  TENON_TRY(one.clone(ports.main(), inside, &made));
+  return false;
+}
+
+// A scan over the samples, whose body is the whole graph.
+Status one_by_one(Body& body, const Ports& ports, const std::vector<Sampled>& arguments, Dim size,
+                  const PassContext& context, std::vector<Value>* yields) {
+  Body one(body.builder());
+  Batching copies(size, context);
+  std::vector<Value> slices, made;
+  const std::vector<Value> old = ports.main().arguments();
+  for (size_t i = 0; i < old.size(); ++i) {
+    const Value v = arguments[i].value;
+    if (arguments[i].is_batched) slices.push_back(v);
+    copies.set(old[i], {arguments[i].is_batched ? one.argument_of_slice(v) : v, false});
+  }
+  TENON_TRY(copies.nodes(one.builder(), ports.nodes()));
+  for (const Value v : ports.main().yields()) made.push_back(copies.at(v).value);
   TENON_TRY(one.yield(made));
   const Node scan =
       body.builder().build_node("scan", slices, {}, std::vector<Region>{one.region()});
@@ -110,13 +126,13 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
   TENON_TRY(add_arguments(body, ports, of, size, &arguments));
   const Status failed = all_at_once(body, ports, arguments, &batching, &yields);
   if (!failed.ok()) {
-    if (!batching.sizes_differ()) return failed;
+    if (!batching.sizes_differ() || has_open_size(ports)) return failed;
     context.count("looped");
     arguments.clear();
     yields.clear();
     body = Body(old);
     TENON_TRY(add_arguments(body, ports, of, size, &arguments));
-    if (!one_by_one(body, ports, arguments, &yields).ok()) return failed;
+    TENON_TRY(one_by_one(body, ports, arguments, size, context, &yields));
   }
   TENON_TRY(body.yield(yields));
   std::vector<tenon_str_t> names;

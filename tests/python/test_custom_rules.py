@@ -313,3 +313,18 @@ def test_a_variable_from_around_is_refused():
 
     with pytest.raises(tenon.UnsupportedError, match="T0410: call .*make this an argument"):
         tenon.grad(outer)(f64(2.0))
+
+
+def test_a_checkpoint_needs_no_other_device():
+    """A barrier is a step without code on cpu, at the top and inside of a loop."""
+    w, x = weights()
+
+    def loop(w):
+        step = tenon.checkpoint(block)
+        return xp.sum(tenon.scan(lambda c, _: (step(w, c), None), x, length=4)[0])
+
+    for f in (loop, lambda w: loss(w, x, tenon.checkpoint)):
+        alone = tenon.compile(tenon.grad(f), device="cpu", fallback=False)
+        np.testing.assert_allclose(
+            np.asarray(alone(w)), np.asarray(tenon.grad(f)(w)), rtol=1e-12
+        )
