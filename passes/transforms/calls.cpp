@@ -147,9 +147,9 @@ Status pull_by_own_jvp(Builder& b, const Node& node, const Custom& custom,
 
 // ---- Computed again ----
 
-// The values behind one barrier, together with the cotangents: the work on them begins when the
+// The values after one barrier, together with the cotangents: the work on them begins when the
 // walk back has come here. `seen`: what stands for each of them.
-Status behind_barrier(Builder& b, const std::vector<Value>& values, std::vector<Value>* cotangents,
+Status after_barrier(Builder& b, const std::vector<Value>& values, std::vector<Value>* cotangents,
                       ValueMap* seen) {
   std::vector<Value> operands;
   for (const Value v : values) {
@@ -200,7 +200,7 @@ Status pull_call(Builder& b, const Node& node, const ValueSet& varied,
   const std::vector<Value> captures = captures_of(node);
   used.insert(used.end(), captures.begin(), captures.end());
   ValueMap seen;
-  if (node.text("kind") == "remat") TENON_TRY(behind_barrier(b, used, &given, &seen));
+  if (node.text("kind") == "remat") TENON_TRY(after_barrier(b, used, &given, &seen));
   const auto now = [&](Value v) {
     const auto at = seen.find(v.id());
     return at == seen.end() ? v : at->second;

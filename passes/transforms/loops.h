@@ -16,7 +16,7 @@ Status push_branches(Builder& b, const Node& node, ValueMap* tangents);
 Status pull_branches(Builder& b, const Node& node, const ValueSet& varied,
                      std::span<const Value> cotangents, Cotangents* sums);
 
-// A call is inlined. The walk back computes the inside of one of kind "remat" again, behind a
+// A call is inlined. The walk back computes the inside of one of kind "remat" again, after a
 // barrier, so that nothing merges it with what the walk forward computed. One of kind
 // "custom_deriv" has the rules that its regions say.
 Status push_call(Builder& b, const Node& node, ValueMap* tangents);

@@ -146,23 +146,23 @@ constexpr OpDraft declare() {
                   "call(f32[2]) {kind = \"custom_deriv\"} regions { (%a: f32[2]) { yield %a } }")
       .constraint("C5", "region 1 takes the operands and yields the results first",
                   "call(f32[2]) {kind = \"custom_deriv\", rules = \"pull\"} regions { (%a: "
-                  "f32[2]) { yield %a } (%a: f32[2]) { yield } (%a: f32[2]) { yield %a } }")
+                  "f32[2]) { yield %a } (%b: f32[3]) { yield %b } (%c: f32[2]) { yield %c } }")
       .constraint("C6",
                   "region 2 takes what else region 1 yields and cotangents of float results, and "
                   "yields those of float operands",
                   "call(f32[2]) {kind = \"custom_deriv\", rules = \"pull\"} regions { (%a: "
-                  "f32[2]) { yield %a } (%a: f32[2]) { yield %a } (%a: f32[3]) { yield %a } }")
+                  "f32[2]) { yield %a } (%b: f32[2]) { yield %b } (%c: f32[3]) { yield %c } }")
       .constraint("C7",
                   "the region of jvp takes the operands and tangents of float ones, and yields "
                   "those of float results",
                   "call(f32[2]) {kind = \"custom_deriv\", rules = \"jvp\"} regions { (%a: f32[2]) "
-                  "{ yield %a } (%a: f32[2]) { yield %a } }")
+                  "{ yield %a } (%b: f32[2]) { yield %b } }")
       .example(
           "call(f32[2] [1, 2]) {name = \"twice\"} regions { (%a: f32[2]) { %b = add(%a, %a) yield "
           "%b } } -> f32[2] [2, 4]")
       .example(
           "call(f32[2] [1, 2]) {kind = \"custom_deriv\", rules = \"jvp\"} regions { (%a: f32[2]) "
-          "{ yield %a } (%a: f32[2], %t: f32[2]) { %b = neg(%t) yield %b } } -> f32[2] [1, 2]")
+          "{ yield %a } (%c: f32[2], %t: f32[2]) { %b = neg(%t) yield %b } } -> f32[2] [1, 2]")
       .infer<infer>()
       .reference<reference>()
       .decompose<decompose>()

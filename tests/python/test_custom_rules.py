@@ -325,6 +325,4 @@ def test_a_checkpoint_needs_no_other_device():
 
     for f in (loop, lambda w: loss(w, x, tenon.checkpoint)):
         alone = tenon.compile(tenon.grad(f), device="cpu", fallback=False)
-        np.testing.assert_allclose(
-            np.asarray(alone(w)), np.asarray(tenon.grad(f)(w)), rtol=1e-12
-        )
+        np.testing.assert_allclose(np.asarray(alone(w)), np.asarray(tenon.grad(f)(w)), rtol=1e-12)

@@ -119,8 +119,8 @@ def test_derivatives_go_around_them():
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: random.normal(3), "random.normal: 3 is no key"),
-        (lambda: random.normal(random.split(KEY)), r"uint32\(2, 2\) is no key.*vmap"),
+        (lambda: random.normal(3), "random.normal: 3 is not a key"),
+        (lambda: random.normal(random.split(KEY)), r"uint32\(2, 2\) is not a key.*vmap"),
         (lambda: random.uniform(KEY, 3, xp.int32), "dtype is int32"),
         (lambda: random.key(2**64), "does not fit 64 bits"),
         (lambda: random.key(xp.asarray(1.5)), "the seed is float32"),

@@ -92,7 +92,7 @@ class _Rules:
         """Sets the rule of forward mode; without defvjp, reverse mode transposes it.
 
         `tangents(primals, tangents)` gets two tuples nested as the arguments, the second with None for
-        what is no float, and returns `(result, tangents of the result)`.
+        what is not a float, and returns `(result, tangents of the result)`.
         """
         self._tangents = tangents
         self._compiled._forget()

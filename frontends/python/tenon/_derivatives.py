@@ -210,7 +210,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
 
 
 def ops_zeros(like: Array) -> Array:
-    """Zeros of the type of an array: the tangent of what is no float."""
+    """Zeros of the type of an array: the tangent of what is not a float."""
     return Array(ops.like(like._value, 0))
 
 

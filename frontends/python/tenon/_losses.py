@@ -133,12 +133,16 @@ def batch_norm_train(
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """batch_norm with the mean and variance of x itself, and the running ones brought on.
 
-    Returns `(y, new mean, new var)`; `momentum` is the part of the running statistics that stays.
+    Returns `(y, new mean, new var)`; `momentum` is the part of the running statistics that stays, so
+    that PyTorch's is 1 - momentum. The new variance is the unbiased one, as PyTorch's.
     """
     v = value_of(x)
     others = [value_of(a) for a in (scale, bias, mean, var)]
     given = ops.attrs(
-        dim=axis_of(axis, len(v.shape)), epsilon=float(epsilon), momentum=float(momentum)
+        correction=1,
+        dim=axis_of(axis, len(v.shape)),
+        epsilon=float(epsilon),
+        momentum=float(momentum),
     )
     y, new_mean, new_var = emit("batch_norm_train", [v, *others], given)
     return Array(y), Array(new_mean), Array(new_var)

@@ -67,7 +67,7 @@ def spread_axes(entry: Any, value: Any) -> list[int | None]:
     if isinstance(entry, (tuple, list)) and isinstance(value, (tuple, list)):
         if len(entry) == len(value):
             return [axis for e, v in zip(entry, value) for axis in spread_axes(e, v)]
-    raise UsageError(f"vmap: {entry!r} is no axis, and it is not nested as its argument", "T0663")
+    raise UsageError(f"vmap: {entry!r} is not an axis, and not nested as its argument", "T0663")
 
 
 def _to_front(a: Array, axis: int) -> Array:

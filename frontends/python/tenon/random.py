@@ -84,7 +84,7 @@ def _key(given: Any, what: str) -> Value:
     else:
         text = repr(given)
     raise UsageError(
-        f"random.{what}: {text} is no key: random.key(seed) makes one, of uint32(2,), and several "
+        f"random.{what}: {text} is not a key: random.key(seed) makes one, of uint32(2,), and several "
         "keys go through tenon.vmap",
         CODE,
     )
