@@ -50,6 +50,65 @@ Status size_of(tenon_graph_t* graph, std::string_view text, Dim* out) {
   return symbol(graph, text, out);
 }
 
+// The arguments of the new body, with the new dim where they are among the inputs that have
+// samples.
+Status add_arguments(Body& body, const Ports& ports, const std::vector<Value>& of, Dim size,
+                     std::vector<Sampled>* out) {
+  for (const Value v : ports.main().arguments()) {
+    const bool chosen = std::find(of.begin(), of.end(), v) != of.end();
+    Dims dims = v.dims();
+    if (chosen) dims.insert(dims.begin(), size);
+    Value now;
+    TENON_TRY(argument(body.region(), {v.dtype(), dims}, sym_text(v.view().name), &now));
+    out->push_back({now, chosen});
+  }
+  return {};
+}
+
+Status all_at_once(Body& body, const Ports& ports, const std::vector<Sampled>& arguments,
+                   Batching* batching, std::vector<Value>* yields) {
+  const std::vector<Value> old = ports.main().arguments();
+  for (size_t i = 0; i < old.size(); ++i) batching->set(old[i], arguments[i]);
+  TENON_TRY(batching->nodes(body.builder(), ports.nodes()));
+  for (const Value v : ports.main().yields())
+    yields->push_back(batching->batched(body.builder(), v));
+  return {};
+}
+
+// Whether the run decides a size of an output.
+bool has_open_size(const Ports& ports) {
+  for (const Value v : ports.main().yields()) {
+    for (const tenon_symbol_t symbol : v.type().symbols()) {
+      auto view = sized<tenon_symbol_view_t>();
+      (void)graph_api().symbol_view(graph_api().self, v.graph(), symbol, &view);
+      if (view.node != TENON_NONE) return true;
+    }
+  }
+  return false;
+}
+
+// A scan over the samples, whose body is the whole graph.
+Status one_by_one(Body& body, const Ports& ports, const std::vector<Sampled>& arguments, Dim size,
+                  const PassContext& context, std::vector<Value>* yields) {
+  Body one(body.builder());
+  Batching copies(size, context);
+  std::vector<Value> slices, made;
+  const std::vector<Value> old = ports.main().arguments();
+  for (size_t i = 0; i < old.size(); ++i) {
+    const Value v = arguments[i].value;
+    if (arguments[i].is_batched) slices.push_back(v);
+    copies.set(old[i], {arguments[i].is_batched ? one.argument_of_slice(v) : v, false});
+  }
+  TENON_TRY(copies.nodes(one.builder(), ports.nodes()));
+  for (const Value v : ports.main().yields()) made.push_back(copies.at(v).value);
+  TENON_TRY(one.yield(made));
+  const Node scan =
+      body.builder().build_node("scan", slices, {}, std::vector<Region>{one.region()});
+  for (uint32_t r = 0; r < made.size() && body.builder().status().ok(); ++r)
+    yields->push_back(scan.result(r));
+  return body.builder().status();
+}
+
 Status run(tenon_graph_t* graph, const PassContext& context) {
   Ports ports(graph);
   Dim size;
@@ -59,20 +118,22 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
   else
     TENON_TRY(ports.inputs(context.text(0), "of", &of));
   TENON_TRY(size_of(graph, context.text(1), &size));
-  Builder old(graph, ports.main().id());
-  Body body(old);
+  const Builder old(graph, ports.main().id());
   Batching batching(size, context);
-  for (const Value v : ports.main().arguments()) {
-    const bool chosen = std::find(of.begin(), of.end(), v) != of.end();
-    Dims dims = v.dims();
-    if (chosen) dims.insert(dims.begin(), size);
-    Value now;
-    TENON_TRY(argument(body.region(), {v.dtype(), dims}, sym_text(v.view().name), &now));
-    batching.set(v, {now, chosen});
-  }
-  TENON_TRY(batching.nodes(body.builder(), ports.nodes()));
+  std::vector<Sampled> arguments;
   std::vector<Value> yields;
-  for (const Value v : ports.main().yields()) yields.push_back(batching.batched(body.builder(), v));
+  Body body(old);
+  TENON_TRY(add_arguments(body, ports, of, size, &arguments));
+  const Status failed = all_at_once(body, ports, arguments, &batching, &yields);
+  if (!failed.ok()) {
+    if (!batching.sizes_differ() || has_open_size(ports)) return failed;
+    context.count("looped");
+    arguments.clear();
+    yields.clear();
+    body = Body(old);
+    TENON_TRY(add_arguments(body, ports, of, size, &arguments));
+    TENON_TRY(one_by_one(body, ports, arguments, size, context, &yields));
+  }
   TENON_TRY(body.yield(yields));
   std::vector<tenon_str_t> names;
   for (size_t i = 0; i < yields.size(); ++i) names.push_back(str(ports.name(i)));
@@ -101,7 +162,9 @@ constexpr auto kPass =
             "The inputs in `of` get a new dim 0 with one entry for each of `size` samples, and all "
             "outputs have it. Other inputs are shared by the samples. A loop whose samples end at "
             "different iterations runs until the last one; a branch that differs between samples "
-            "and is not cheap, and an op that knows one sample only, become a loop over them.")
+            "and is not cheap, and an op that knows one sample only, become a loop over them; so "
+            "does the whole graph "
+            "where a size inside differs between samples.")
         .example(kBefore, kAfter)
         .options(kOptions)
         .statistics(kStatistics)

@@ -26,8 +26,14 @@ class Batching {
   Value batched(Builder& b, const Sampled& now) const;
 
   Status nodes(Builder& b, const std::vector<Node>& nodes);
+  // Whether `nodes` failed because a size inside would differ from sample to sample.
+  bool sizes_differ() const { return sizes_differ_; }
 
  private:
+  Status refuse_sizes(const Node& node, std::string_view why) {
+    sizes_differ_ = true;
+    return refuse(node, "T0411", why);
+  }
   Status node(Builder& b, const Node& node);
   Status copy(Builder& b, const Node& node);
   Status element_wise(Builder& b, const Node& node);
@@ -64,6 +70,7 @@ class Batching {
   ValueSet inside_batched(Region body, const std::vector<bool>& flags) const;
 
   const Dim size_;
+  bool sizes_differ_ = false;
   const PassContext& context_;
   std::unordered_map<tenon_value_t, Sampled> now_;
   std::unordered_map<tenon_symbol_t, Dim> symbols_;

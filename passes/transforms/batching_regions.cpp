@@ -86,7 +86,7 @@ Status Batching::regions(Builder& b, const Node& node) {
   const tenon_node_view_t view = node.view();
   for (uint32_t i = 0; i < view.region_count; ++i) {
     if (Region(node.graph(), view.regions[i]).view().symbol_count != 0)
-      return refuse(node, "T0411", "the size of a value that it carries changes");
+      return refuse_sizes(node, "the size of a value that it carries changes");
   }
   if (node.is("scan")) return scan(b, node);
   if (node.is("while")) return repeat(b, node);
@@ -137,7 +137,7 @@ Status Batching::repeat(Builder& b, const Node& node) {
   const bool differs = yields_batched(test, flags, 0);
   if (differs) flags.assign(carried, true);
   if (differs && node.result_count() > carried)
-    return refuse(node, "T0411", "it collects values, and its samples end at different iterations");
+    return refuse_sizes(node, "it collects values, and its samples end at different iterations");
   std::vector<Value> operands, next;
   for (uint32_t i = 0; i < carried; ++i)
     operands.push_back(flags[i] ? batched(b, node.operand(i)) : at(node.operand(i)).value);
@@ -252,7 +252,7 @@ Status Batching::chosen(Builder& b, const Node& node) {
 // A scan over the samples, each of which takes its own branch.
 Status Batching::sample_by_sample(Builder& b, const Node& node) {
   if (node.view().symbol_count != 0)
-    return refuse(node, "T0411", "the sizes of its results differ between branches");
+    return refuse_sizes(node, "the sizes of its results differ between branches");
   context_.count("looped");
   Body one(b);
   std::vector<Value> slices, arguments;
@@ -296,26 +296,6 @@ Status Batching::sample_by_sample(Builder& b, const Node& node) {
   TENON_TRY(one.yield(yields));
   const Node made = b.build_node("scan", slices, {}, std::vector<Region>{one.region()});
   set_results(node, made, true);
-  return b.status();
-}
-
-Status Batching::call(Builder& b, const Node& node) {
-  const Region old(node.graph(), node.view().regions[0]);
-  std::vector<bool> flags;
-  std::vector<Value> operands, values;
-  for (const Value v : node.operands()) {
-    flags.push_back(at(v).is_batched);
-    operands.push_back(at(v).value);
-  }
-  Builder inside = b;
-  std::vector<Sampled> yields;
-  TENON_TRY(body(b, old, flags, &inside, &yields));
-  for (const Sampled& v : yields) values.push_back(v.value);
-  const Region region(node.graph(), inside.raw().region);
-  TENON_TRY(yield(region, values));
-  const Node made = b.build_node("call", operands, attributes(node), std::vector<Region>{region});
-  for (uint32_t r = 0; r < yields.size() && b.status().ok(); ++r)
-    set(node.result(r), {made.result(r), yields[r].is_batched});
   return b.status();
 }
 

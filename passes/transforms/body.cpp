@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "loops.h"
+#include "regions.h"
 
 namespace tenon::passes {
 
@@ -44,6 +45,26 @@ Status Body::clone(Region from, std::span<const Value> arguments, std::vector<Va
 Status Body::yield(const std::vector<Value>& values) {
   TENON_TRY(b_.status());
   return sdk::yield(region(), values);
+}
+
+std::vector<Region> regions_of(const Node& node) {
+  const tenon_node_view_t view = node.view();
+  std::vector<Region> out;
+  for (uint32_t i = 0; i < view.region_count; ++i)
+    out.push_back(Region(node.graph(), view.regions[i]));
+  return out;
+}
+
+Targets targets_of(const Node& node, const ValueSet& varied, uint32_t first_operand) {
+  Targets out;
+  for (uint32_t i = first_operand; i < node.operand_count(); ++i) {
+    if (varied.contains(node.operand(i).id())) out.operands.push_back(i);
+  }
+  for (const Value v : captures_of(node)) {
+    const bool known = std::find(out.captures.begin(), out.captures.end(), v) != out.captures.end();
+    if (varied.contains(v.id()) && !known) out.captures.push_back(v);
+  }
+  return out;
 }
 
 Status require_fixed_sizes(const Node& node, Region region) {

@@ -1,4 +1,4 @@
-// Derivatives of switch and call.
+// Derivatives of switch.
 #include <algorithm>
 
 #include "loops.h"
@@ -6,14 +6,6 @@
 
 namespace tenon::passes {
 namespace {
-
-std::vector<Region> regions_of(const Node& node) {
-  const tenon_node_view_t view = node.view();
-  std::vector<Region> out;
-  for (uint32_t i = 0; i < view.region_count; ++i)
-    out.push_back(Region(node.graph(), view.regions[i]));
-  return out;
-}
 
 // A branch with tangents of its yields, as far as they are not zero.
 struct Branch {
@@ -39,25 +31,6 @@ Status push_branch(const Node& node, Region region, const ValueMap& tangents, Br
   branch->yields = branch->body.region().yields();
   for (const Value v : branch->yields) branch->tangents.push_back(tangent_of(inside, v));
   return {};
-}
-
-// What the walk back through a switch or call gives cotangents to: operands, and values from
-// outside that its regions use.
-struct Targets {
-  std::vector<uint32_t> operands;
-  std::vector<Value> captures;
-};
-
-Targets targets_of(const Node& node, const ValueSet& varied, uint32_t first_operand) {
-  Targets out;
-  for (uint32_t i = first_operand; i < node.operand_count(); ++i) {
-    if (varied.contains(node.operand(i).id())) out.operands.push_back(i);
-  }
-  for (const Value v : captures_of(node)) {
-    const bool known = std::find(out.captures.begin(), out.captures.end(), v) != out.captures.end();
-    if (varied.contains(v.id()) && !known) out.captures.push_back(v);
-  }
-  return out;
 }
 
 Status pull_branch(Body& body, const Node& node, Region region, const Targets& targets,
@@ -142,50 +115,6 @@ Status pull_branches(Builder& b, const Node& node, const ValueSet& varied,
   for (const uint32_t i : targets.operands) sums->add(node.operand(i), made.result(at++));
   for (const Value v : targets.captures) sums->add(v, made.result(at++));
   return {};
-}
-
-Status push_call(Builder& b, const Node& node, ValueMap* tangents) {
-  const tenon_node_t first = next_node(node.graph());
-  std::vector<tenon_value_t> made(node.result_count(), TENON_NONE);
-  TENON_TRY(op_of(node)->decompose(op_of(node)->self, &b.raw(), node.id(), made.data()));
-  TENON_TRY(push_nodes(b, nodes_since(node.graph(), b.raw().region, first), tangents));
-  for (uint32_t r = 0; r < made.size(); ++r) {
-    const Value t = tangent_of(*tangents, Value(node.graph(), made[r]));
-    if (t.valid()) (*tangents)[node.result(r).id()] = t;
-  }
-  return {};
-}
-
-Status pull_call(Builder& b, const Node& node, const ValueSet& varied,
-                 std::span<const Value> cotangents, Cotangents* sums) {
-  const Targets targets = targets_of(node, varied, 0);
-  const Region callee = regions_of(node)[0];
-  const tenon_node_t first = next_node(node.graph());
-  const tenon_region_view_t view = callee.view();
-  std::vector<tenon_value_t> values;
-  for (const Value v : node.operands()) values.push_back(v.id());
-  values.insert(values.end(), view.captures, view.captures + view.capture_count);
-  std::vector<tenon_value_t> made(view.yield_count, TENON_NONE);
-  TENON_TRY(graph_api().region_clone(graph_api().self, &b.raw(), node.graph(), callee.id(),
-                                     values.data(), static_cast<uint32_t>(values.size()),
-                                     made.data()));
-  const std::vector<Node> nodes = nodes_since(node.graph(), b.raw().region, first);
-  ValueSet inside;
-  for (const uint32_t i : targets.operands) inside.insert(node.operand(i).id());
-  for (const Value v : targets.captures) inside.insert(v.id());
-  mark_varied(nodes, &inside);
-  Cotangents own(b);
-  for (size_t r = 0; r < made.size(); ++r) own.add(Value(node.graph(), made[r]), cotangents[r]);
-  TENON_TRY(own.walk(nodes, inside));
-  ValueSet done;
-  for (const uint32_t i : targets.operands) {
-    if (done.insert(node.operand(i).id()).second)
-      sums->add(node.operand(i), own.of(node.operand(i)));
-  }
-  for (const Value v : targets.captures) {
-    if (done.insert(v.id()).second) sums->add(v, own.of(v));
-  }
-  return b.status();
 }
 
 }  // namespace tenon::passes

@@ -16,7 +16,9 @@ Status push_branches(Builder& b, const Node& node, ValueMap* tangents);
 Status pull_branches(Builder& b, const Node& node, const ValueSet& varied,
                      std::span<const Value> cotangents, Cotangents* sums);
 
-// A call is inlined. The walk back computes the inside of one of kind "remat" again.
+// A call is inlined. The walk back computes the inside of one of kind "remat" again, after a
+// barrier, so that nothing merges it with what the walk forward computed. One of kind
+// "custom_deriv" has the rules that its regions say.
 Status push_call(Builder& b, const Node& node, ValueMap* tangents);
 Status pull_call(Builder& b, const Node& node, const ValueSet& varied,
                  std::span<const Value> cotangents, Cotangents* sums);
@@ -40,6 +42,16 @@ class Body {
   Value add(const TypeView& type, uint32_t first_dim);
   Builder b_;
 };
+
+std::vector<Region> regions_of(const Node& node);
+
+// What the walk back through a switch or call gives cotangents to: operands, and values from
+// outside that its regions use.
+struct Targets {
+  std::vector<uint32_t> operands;
+  std::vector<Value> captures;
+};
+Targets targets_of(const Node& node, const ValueSet& varied, uint32_t first_operand);
 
 // T0410 for a region whose arguments change their sizes.
 Status require_fixed_sizes(const Node& node, Region region);

@@ -40,6 +40,7 @@ struct ControlClaims {
     const auto& claims = *static_cast<ControlClaims*>(self);
     return detail::guarded(context().host, [&]() -> Status {
       std::string why(view(reason));
+      if (is_barrier(Node(claims.graph, node))) return tenon_claim_node(claims.sink, node, 0);
       if (is_native(Node(claims.graph, node))) {
         return tenon_claim_node(claims.sink, node, claims.cost_of(node, 0));
       }
@@ -76,7 +77,8 @@ struct ControlClaims {
         for (tenon_node_t n : inner.node_ids()) {
           std::string why;
           if (Node(graph, n).view().region_count != 0) continue;
-          if (!is_native(Node(graph, n)) && !kernelgen::can_lower(host, graph, n, {}, &why))
+          if (!is_native(Node(graph, n)) && !is_barrier(Node(graph, n)) &&
+              !kernelgen::can_lower(host, graph, n, {}, &why))
             continue;
           TENON_TRY(tenon_claim_node(sink, n, cost_of(n, 0)));
         }

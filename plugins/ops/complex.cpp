@@ -1,5 +1,8 @@
 // complex, real, imag: pairs of numbers as one element. Also barrier.
-#include "common.h"
+#include <algorithm>
+#include <iterator>
+
+#include "derivative.h"
 
 namespace tenon::ops::complex_op {
 
@@ -107,14 +110,30 @@ Status reference_barrier(const Eval& e) {
                [&](const Index& at) { e.output(i).copy_from(at, e.input(i), at); });
   return {};
 }
-// Derivatives pass: they do not wait for each other.
-std::vector<Value> jvp_barrier(Builder&, const Node&, std::span<const Value> tangents) {
-  return {tangents.begin(), tangents.end()};
+// Tangents of what has them wait for each other, as the operands do; cotangents pass.
+std::vector<Value> jvp_barrier(Builder& b, const Node&, std::span<const Value> tangents) {
+  std::vector<Value> given, out;
+  std::copy_if(tangents.begin(), tangents.end(), std::back_inserter(given),
+               [](const Value& v) { return v.valid(); });
+  const Node made = b.build_node("barrier", given);
+  uint32_t at = 0;
+  for (const Value& v : tangents) out.push_back(v.valid() ? made.result(at++) : Value());
+  return out;
 }
 std::vector<Value> pull_barrier(Builder&, const Node&, std::span<const uint8_t>,
                                 std::span<const Value> cotangents) {
   return {cotangents.begin(), cotangents.end()};
 }
+std::vector<Value> batch_barrier(Builder& b, const Node&, std::span<const Value> operands,
+                                 std::span<const uint8_t> is_batched, Dim size) {
+  std::vector<Value> all, out;
+  for (size_t i = 0; i < operands.size(); ++i)
+    all.push_back(repeated(b, operands[i], is_batched[i] != 0, size));
+  const Node made = b.build_node("barrier", all);
+  for (uint32_t i = 0; i < all.size(); ++i) out.push_back(made.result(i));
+  return out;
+}
+
 constexpr OpDraft barrier() {
   OpDraft draft = op("barrier", kPrimitive | TENON_TRAIT_NO_RECOMPUTE);
   draft.summary("Its operands as they are; what reads the results comes after all of them.")
@@ -126,7 +145,7 @@ constexpr OpDraft barrier() {
       .reference<reference_barrier>()
       .jvp<jvp_barrier>()
       .pull<pull_barrier>()
-      .batched({0})
+      .batch<batch_barrier>()
       .cost(TENON_COST_FREE);
   return draft;
 }

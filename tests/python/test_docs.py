@@ -9,7 +9,12 @@ from conftest import ROOT
 
 
 @pytest.mark.parametrize(
-    "page, folder", [("README.md", "samples/digits"), ("docs/guide/python.md", ".")]
+    "page, folder",
+    [
+        ("README.md", "samples/digits"),
+        ("docs/guide/python.md", "."),
+        ("docs/guide/derivatives.md", "."),
+    ],
 )
 def test_page(page, folder, tmp_path, monkeypatch):
     """Each page says where its reader stands: in the root of the tree, or in the model's folder."""

@@ -31,16 +31,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tenon import builder as builder
     from tenon import logs as logs
-    from tenon import nn, torch, xp
+    from tenon import nn, random, torch, xp
     from tenon import report as report
     from tenon._compile import compile
+    from tenon._control import cond, fori_loop, map, scan, switch, while_loop
+    from tenon._custom import checkpoint, custom_jvp, custom_vjp, stop_gradient
+    from tenon._derivatives import grad, jvp, linear_transpose, linearize, value_and_grad, vjp
     from tenon._eager.programs import EagerCounts, eager_counts
     from tenon._frontend import frontend
+    from tenon._jacobians import hessian, jacfwd, jacrev
     from tenon._op import Op as Op  # not in __all__: `op` makes it
     from tenon._op import op
     from tenon._opcheck import opcheck
     from tenon._pass import graph_pass
     from tenon._versions import show_versions
+    from tenon._samples import vmap
     from tenon.logs import set_logs
     from tenon.torch import from_exported as from_exported  # not in __all__: it needs PyTorch
 
@@ -49,19 +54,40 @@ _LATER = {
     "EagerCounts": "_eager.programs",
     "Op": "_op",
     "builder": "",
+    "checkpoint": "_custom",
     "compile": "_compile",
+    "cond": "_control",
+    "custom_jvp": "_custom",
+    "custom_vjp": "_custom",
     "eager_counts": "_eager.programs",
-    "frontend": "_frontend",
+    "fori_loop": "_control",
     "from_exported": "torch",
+    "frontend": "_frontend",
+    "grad": "_derivatives",
     "graph_pass": "_pass",
+    "hessian": "_jacobians",
+    "jacfwd": "_jacobians",
+    "jacrev": "_jacobians",
+    "jvp": "_derivatives",
+    "linear_transpose": "_derivatives",
+    "linearize": "_derivatives",
     "logs": "",
+    "map": "_control",
     "nn": "",
     "op": "_op",
     "opcheck": "_opcheck",
+    "random": "",
     "report": "",
+    "scan": "_control",
     "set_logs": "logs",
     "show_versions": "_versions",
+    "stop_gradient": "_custom",
+    "switch": "_control",
     "torch": "",
+    "value_and_grad": "_derivatives",
+    "vjp": "_derivatives",
+    "vmap": "_samples",
+    "while_loop": "_control",
     "xp": "",
 }
 
@@ -117,20 +143,41 @@ __all__ = [
     "Tensor",
     "UnsupportedError",
     "UsageError",
+    "checkpoint",
     "compile",
+    "cond",
+    "custom_jvp",
+    "custom_vjp",
     "devices",
     "eager_counts",
+    "fori_loop",
     "frontend",
     "get_num_threads",
+    "grad",
     "graph_pass",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linear_transpose",
+    "linearize",
     "load",
+    "map",
     "nn",
     "op",
     "opcheck",
     "plugins",
+    "random",
+    "scan",
     "set_logs",
     "set_num_threads",
     "show_versions",
+    "stop_gradient",
+    "switch",
     "tensor",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+    "while_loop",
     "xp",
 ]

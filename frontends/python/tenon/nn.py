@@ -6,6 +6,18 @@ at once and in functions that are traced. Types are not converted; floating-poin
 
 from __future__ import annotations
 
+from tenon._losses import (
+    batch_norm_train,
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    dropout,
+    huber_loss,
+    l1_loss,
+    mse_loss,
+    nll_loss,
+    smooth_l1_loss,
+)
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder.trace import DIMS, DTYPE, Value, emit
@@ -20,9 +32,11 @@ if TYPE_CHECKING:
     from tenon.builder.dtypes import DType
 
 __all__ = [
-    "attention", "avg_pool", "batch_norm", "celu", "conv", "elu", "embedding", "gelu",
-    "group_norm", "hard_sigmoid", "hard_swish", "layer_norm", "leaky_relu", "linear", "log_softmax",
-    "logsumexp", "max_pool", "mish", "one_hot", "relu", "rms_norm", "selu", "sigmoid", "silu",
+    "attention", "avg_pool", "batch_norm", "batch_norm_train", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "celu", "conv", "cross_entropy", "dropout", "elu",
+    "embedding", "gelu", "group_norm", "hard_sigmoid", "hard_swish", "huber_loss", "l1_loss",
+    "layer_norm", "leaky_relu", "linear", "log_softmax", "logsumexp", "max_pool", "mish", "mse_loss",
+    "nll_loss", "one_hot", "relu", "rms_norm", "selu", "sigmoid", "silu", "smooth_l1_loss",
     "softmax", "softplus", "softsign",
 ]  # fmt: skip
 

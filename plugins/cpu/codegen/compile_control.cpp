@@ -48,9 +48,9 @@ const tenon_host_facts_t* facts_table() {
   return found;
 }
 
-// Whether a node is a part by itself: control flow and calls are.
+// Whether a node is a part by itself: control flow, calls and barriers are.
 bool stands_alone(const Node& node) {
-  return node.view().region_count != 0 || is_native(node);
+  return node.view().region_count != 0 || is_native(node) || is_barrier(node);
 }
 
 // Owns a graph that was cut out of another one.
@@ -326,7 +326,10 @@ class Cutter {
       }
       for (tenon_node_t n : nodes) {
         const Node node(graph_, n);
-        TENON_TRY(is_native(node) ? add_native(node, out) : add_control(node, out));
+        if (is_barrier(node))
+          add_barrier(node, out);
+        else
+          TENON_TRY(is_native(node) ? add_native(node, out) : add_control(node, out));
       }
     }
     return {};
@@ -415,6 +418,16 @@ class Cutter {
     return {};
   }
 
+  static void add_barrier(const Node& node, ControlRegion* out) {
+    const tenon_node_view_t view = node.view();
+    ControlPart made;
+    made.kind = Kind::kBarrier;
+    made.inputs.assign(view.operands, view.operands + view.operand_count);
+    made.outputs.assign(view.results, view.results + view.result_count);
+    made.place = place_of(node);
+    out->parts.push_back(std::move(made));
+  }
+
   Status add_native(const Node& node, ControlRegion* out) {
     const tenon_node_view_t view = node.view();
     ControlPart made;
@@ -441,7 +454,7 @@ class Cutter {
 };
 
 std::string region_text(const ControlProgram& program, uint32_t index, int indent) {
-  constexpr std::string_view kNames[] = {"kernels", "switch", "while", "scan", "call"};
+  constexpr std::string_view kNames[] = {"kernels", "switch", "while", "scan", "call", "barrier"};
   std::string out;
   for (const ControlPart& part : program.regions[index].parts) {
     out += cat(std::string(static_cast<size_t>(indent) * 2, ' '),
@@ -469,6 +482,10 @@ bool is_native(const Node& node) {
   return op != nullptr && facts_table() != nullptr && op->takes(native_signature(*op, node));
 }
 
+bool is_barrier(const Node& node) {
+  return node.is("barrier") && facts_table() != nullptr;
+}
+
 bool can_compile_control(const kernelgen::HostTables& host, tenon_graph_t* graph, tenon_node_t id,
                          const kernelgen::LoweringLimits& limits, std::string* why) {
   const Node node(graph, id);
@@ -481,7 +498,7 @@ bool can_compile_control(const kernelgen::HostTables& host, tenon_graph_t* graph
   for (uint32_t r = 0; r < view.region_count; ++r) {
     for (const Node& inner : Region(graph, view.regions[r]).nodes()) {
       std::string reason;
-      const bool can = is_native(inner) ? true
+      const bool can = is_native(inner) || is_barrier(inner) ? true
                        : inner.view().region_count != 0
                            ? can_compile_control(host, graph, inner.id(), limits, &reason)
                            : kernelgen::can_lower(host, graph, inner.id(), limits, &reason);

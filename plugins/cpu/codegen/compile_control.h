@@ -13,6 +13,8 @@ bool has_control(tenon_graph_t* graph);
 
 // Whether a node runs as a function of native_ops.h.
 bool is_native(const Node& node);
+// Whether a node is a step without code.
+bool is_barrier(const Node& node);
 
 // Whether everything inside a node of control flow becomes kernels, calls or control flow. If not,
 // `why` names the inner op.

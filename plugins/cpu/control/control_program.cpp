@@ -202,7 +202,7 @@ class Checker {
     return true;
   }
   bool fits(const ControlPart& part, uint32_t region) const {
-    if (part.kind > ControlPart::Kind::kNative || !below(part.inputs, p_.values.size()) ||
+    if (part.kind > ControlPart::Kind::kBarrier || !below(part.inputs, p_.values.size()) ||
         !below(part.outputs, p_.values.size()) || !sizes_fit(part.defines, part.outputs)) {
       return false;
     }
@@ -211,6 +211,8 @@ class Checker {
              below(part.constants, p_.constant_count);
     }
     if (part.kind == ControlPart::Kind::kNative) return part.regions.empty() && native_fits(part);
+    if (part.kind == ControlPart::Kind::kBarrier)
+      return part.regions.empty() && part.inputs.size() == part.outputs.size();
     // Regions come after the one that contains them, so there are no cycles.
     for (uint32_t r : part.regions) {
       if (r <= region || r >= p_.regions.size() || !counts_fit(part, r)) return false;
@@ -259,6 +261,7 @@ class Checker {
                part.carried <= part.outputs.size();
       case ControlPart::Kind::kKernels:
       case ControlPart::Kind::kNative:
+      case ControlPart::Kind::kBarrier:
         break;
     }
     return false;

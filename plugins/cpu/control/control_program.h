@@ -34,13 +34,14 @@ struct ControlSize {
 };
 
 struct ControlPart {
-  enum class Kind : uint8_t { kKernels, kSwitch, kWhile, kScan, kNative };
+  enum class Kind : uint8_t { kKernels, kSwitch, kWhile, kScan, kNative, kBarrier };
   Kind kind = Kind::kKernels;
   // kKernels: an artifact; its inputs and outputs as values, its symbols and constants as indices
   // of the subgraph's.
   uint32_t artifact = 0;
   std::vector<uint32_t> inputs, outputs, symbols, constants;
-  // Other kinds: operands are `inputs`, results are `outputs`.
+  // Other kinds: operands are `inputs`, results are `outputs`. The results of kBarrier are its
+  // operands, without code: it keeps kernels apart.
   std::vector<uint32_t> regions;
   std::vector<ControlSize> defines;
   uint32_t carried = 0;             // kScan

@@ -86,9 +86,20 @@ Status ControlRun::run_region(uint32_t index) {
       case Kind::kNative:
         TENON_TRY(run_native(part));
         break;
+      case Kind::kBarrier:
+        run_barrier(part);
+        break;
     }
   }
   return {};
+}
+
+void ControlRun::run_barrier(const ControlPart& part) {
+  for (size_t i = 0; i < part.inputs.size(); ++i) {
+    char* const wanted = values_.take_wanted(part.outputs[i]);
+    if (wanted != nullptr) values_.copy(wanted, part.inputs[i]);
+    values_[part.outputs[i]] = wanted != nullptr ? wanted : values_[part.inputs[i]];
+  }
 }
 
 // The number that selects a branch: an integer, or a predicate.

@@ -34,6 +34,7 @@ class ControlRun {
   Status bind_values();
   Status run_region(uint32_t index);
   Status run_switch(const ControlPart& part);
+  void run_barrier(const ControlPart& part);
   int64_t index_of(uint32_t v);
   Status run_while(const ControlPart& part);   // control_loops.cpp
   Status run_scan(const ControlPart& part);    // control_loops.cpp

@@ -109,6 +109,7 @@ uint64_t ControlShapes::region_bytes(const ControlShape& shape, uint32_t index, 
   }
   uint64_t made = 0, most = 0;
   for (const ControlPart& part : region.parts) {
+    if (part.kind == Kind::kBarrier) continue;  // Its values are its operands.
     for (uint32_t v : part.outputs) {
       if (std::ranges::find(elsewhere, v) == elsewhere.end()) made += arena_bytes_of(shape, v);
     }

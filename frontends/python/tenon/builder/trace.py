@@ -303,23 +303,54 @@ class GraphTrace:
             self._locate()
         ids = [None if v is None else self.id_of(v) for v in operands]
         raw = [(name, kind, _raw_attr(kind, value)) for name, kind, value in attrs]
-        return tuple(map(self.wrap, self.native.node(op, ids, raw, regions)))
+        try:
+            made = self.native.node(op, ids, raw, regions)
+        except UsageError as error:
+            raise _of_ended(error) from None
+        return tuple(map(self.wrap, made))
 
     def region(self, types: Sequence[Value], body: Callable[..., Sequence[Value]]) -> int:
         """A region for `emit`, with arguments of these values' types: what `body` makes of them."""
+        return self.region_of(types, body)[0]
+
+    def region_of(
+        self, types: Sequence[Value], body: Callable[..., Sequence[Value]]
+    ) -> tuple[int, Sequence[Value]]:
+        """As `region`, and what the region yields."""
         number = self.native.begin_region()
         made: Sequence[Value] = ()
         try:
             made = body(*[self.argument(v.dtype, v.shape, "") for v in types])
         finally:
-            self.native.end_region([self.id_of(v) for v in made])
-        return number
+            self._end_region(made)
+        return number, made
+
+    def _end_region(self, made: Sequence[Value]) -> None:
+        ids: list[int] = []
+        try:
+            ids = [self.id_of(v) for v in made]
+        finally:
+            try:
+                self.native.end_region(ids)
+            except UsageError as error:
+                raise _of_ended(error) from None
 
     def _locate(self) -> None:
         line = user_line()
         if line is not None and line != self._line:
             self._line = line
             self.native.location(*line)
+
+
+def _of_ended(error: UsageError) -> UsageError:
+    """The same error; for users, a value of a region that has ended is one of another trace."""
+    if error.code != "T0314":
+        return error
+    return UsageError(
+        "this array belongs to a branch or to the body of a loop that has ended. Return it from "
+        "there, and use the result.",
+        "T0627",
+    )
 
 
 def _raw_attr(kind: int, value: Any) -> Any:
@@ -491,6 +522,7 @@ def unknown(value: Value) -> UsageError:
     return UsageError(
         "a function that is traced cannot look at the values of its arrays, as with float(x), "
         "bool(x), x.numpy() or an if on x: they are known when the compiled program runs. Use "
-        "xp.where, or compute this outside of the function.",
+        "xp.where for a choice per element, tenon.cond or tenon.while_loop for one by a value, or compute "
+        "this outside of the function.",
         "T0628",
     )

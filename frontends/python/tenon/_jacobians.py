@@ -1,0 +1,87 @@
+"""Whole Jacobians: a derivative for each element."""
+
+from __future__ import annotations
+
+from tenon import xp
+from tenon._derivatives import jvp, require_float, vjp
+from tenon._errors import UsageError
+from tenon._samples import vmap
+from tenon._tracing import Tree, array_of, compiled
+from tenon.builder.trace import Dim
+from tenon.xp._array import Array
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Function = Callable[..., Any]
+
+
+def _basis(a: Array) -> Array:
+    """One array of the type of `a` for each element, which is 1 there and 0 elsewhere."""
+    if any(isinstance(s, Dim) for s in a.shape):
+        raise UsageError("a Jacobian needs sizes as numbers: one pass for each element", "T0663")
+    count = 1
+    for s in a.shape:
+        count *= s
+    return xp.reshape(xp.eye(count, dtype=a.dtype), (count, *a.shape))
+
+
+def jacfwd(function: Function, argnums: int = 0) -> Function:
+    """A function that returns the Jacobian of `function` by one argument, an array: forward mode.
+
+    Each array of the result becomes one with the axes of the result, then those of the argument.
+    Cheaper than `jacrev` where the argument has fewer elements than the result.
+    """
+
+    def run(*args: Any) -> Any:
+        x = array_of(args[argnums])
+        require_float(x, f"argument {argnums}", "jacfwd")
+
+        def along(tangent: Array) -> Any:
+            def of_x(x: Array) -> Any:
+                return function(*args[:argnums], x, *args[argnums + 1 :])
+
+            return jvp(of_x, (x,), (tangent,))[1]
+
+        columns = Tree(vmap(along)(_basis(x)))
+        return columns.build([_columns(c, x) for c in columns.leaves])
+
+    return compiled(run, function, "jacfwd")
+
+
+def _columns(c: Array, x: Array) -> Array:
+    """From one entry of the argument first, to all of them last."""
+    return xp.reshape(xp.moveaxis(c, 0, -1), (*c.shape[1:], *x.shape))
+
+
+def jacrev(function: Function, argnums: int = 0) -> Function:
+    """As `jacfwd`, by reverse mode: cheaper where the result has fewer elements than the argument."""
+
+    def run(*args: Any) -> Any:
+        x = array_of(args[argnums])
+        require_float(x, f"argument {argnums}", "jacrev")
+
+        def of_x(x: Array) -> Any:
+            return function(*args[:argnums], x, *args[argnums + 1 :])
+
+        result = Tree(of_x(x))
+        rows = []
+        for i, y in enumerate(result.leaves):
+            y = array_of(y)
+
+            def of_one(x: Array, i: int = i) -> Any:
+                return array_of(Tree(of_x(x)).leaves[i])
+
+            pull = vjp(of_one, x)[1]
+            row = vmap(lambda ct, pull=pull: pull(ct)[0])(_basis(y))
+            rows.append(xp.reshape(row, (*y.shape, *x.shape)))
+        return result.build(rows)
+
+    return compiled(run, function, "jacrev")
+
+
+def hessian(function: Function, argnums: int = 0) -> Function:
+    """A function that returns the second derivatives of `function` by one argument, an array."""
+    return jacfwd(jacrev(function, argnums), argnums)

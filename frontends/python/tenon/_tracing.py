@@ -1,0 +1,129 @@
+"""Functions of arrays as graphs of their own: what derivatives, samples and control flow share.
+
+A transform traces its function into a graph, has a pass change that graph (`vjp`, `jvp`, `grad`,
+`batch`), and copies the nodes into the trace around it. Arrays of that trace that the function uses
+become inputs of the graph, so that derivatives of derivatives cannot be confused. Outside of a trace
+the whole is a compiled function.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from tenon import _native, xp
+from tenon._compile import Compiled, _constant, _flatten, _result_value, _unflatten
+from tenon.builder.trace import GraphTrace, active, tracing
+from tenon.xp._array import Array, _of_tensor, value_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeVar
+
+    Function = Callable[..., Any]
+    F = TypeVar("F", bound=Function)
+
+
+class Tree:
+    """A nested argument or result: its arrays, and how they are nested."""
+
+    def __init__(self, value: Any, name: str = ""):
+        self.leaves: list[Any] = []
+        self.names: list[str] = []
+        self.structure = _flatten(value, self.leaves, self.names, name, _constant)
+
+    def build(self, leaves: Sequence[Any]) -> Any:
+        """The same nesting with other leaves."""
+        return _unflatten(self.structure, iter(leaves))
+
+
+def array_of(value: Any) -> Array:
+    return value if isinstance(value, Array) else xp.asarray(value)
+
+
+def trace_now() -> GraphTrace:
+    trace = active()
+    assert trace is not None
+    return trace
+
+
+class Traced:
+    """A function traced into a graph of its own, inside of the active trace."""
+
+    def __init__(self, function: Function, name: str, args: tuple[Any, ...], lanes: Any = None):
+        self.outer = trace_now()
+        self.tree = Tree(args)
+        self.given = [array_of(v) for v in self.tree.leaves]
+        self.trace = GraphTrace(name, outer=self.outer)
+        self.lanes = lanes or [False] * len(self.given)
+        self.arguments = [self._argument(i, a) for i, a in enumerate(self.given)]
+        with tracing(self.trace):
+            result = function(*self.tree.build(self.arguments))
+            self.result = Tree(result, "the result")
+            self.ids = [self.trace.id_of(_result_value(v)) for v in self.result.leaves]
+
+    def _argument(self, i: int, array: Array) -> Array:
+        """An argument like an array of the trace around; without its first axis if it has samples."""
+        shape = array.shape[1:] if self.lanes[i] else array.shape
+        sizes = [self.trace.size_from(s) for s in shape]
+        return Array(self.trace.argument(array.dtype, sizes, f"x{i}"), array._weak)
+
+    def drop_result(self, keep: int) -> None:
+        """Only the first results stay outputs of the graph."""
+        self.ids = self.ids[:keep]
+
+    def inline(self, passes: str, more: Sequence[Array] = ()) -> list[Array]:
+        """Runs passes on the graph and copies it to the trace around. `more`: inputs that they add."""
+        names = [f"y{i}" for i in range(len(self.ids))]
+        self.trace.native.transform(self.ids, names, passes)
+        given = [*(a._value for a in self.given), *(v for v, _ in self.trace.inputs)]
+        given += [value_of(a) for a in more]
+        ids = [self.outer.id_of(v) for v in given]
+        made = self.outer.native.inline(self.trace.native, ids)
+        return [Array(self.outer.wrap(r)) for r in made]
+
+
+def name_of(function: Any) -> str:
+    return str(getattr(function, "__name__", "f"))
+
+
+def _as_arrays(result: Any) -> Any:
+    """Results of calls with numbers of Python alone: as arrays of tenon.xp."""
+    tree = Tree(result)
+    if not any(isinstance(v, _native.Tensor) for v in tree.leaves):
+        return result
+    return tree.build([_of_tensor(v) if isinstance(v, _native.Tensor) else v for v in tree.leaves])
+
+
+def compiled(function: Function, like: Any, prefix: str) -> Function:
+    """A function of arrays that runs in a trace; called elsewhere, it is compiled."""
+    whole = Compiled(function, None, None, True)
+
+    @functools.wraps(like, updated=())
+    def call(*args: Any) -> Any:
+        return function(*args) if active() is not None else _as_arrays(whole(*args))
+
+    call.__name__ = f"{prefix} of {name_of(like)}"
+    return call
+
+
+def at_once(*static: str) -> Callable[[F], F]:
+    """A decorator: the function works in a trace, and is compiled where it is called elsewhere.
+
+    `static` as in `tenon.compile`. Functions among the arguments are constants, too.
+    """
+
+    def decorate(function: F) -> F:
+        whole: list[Compiled] = []
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if active() is not None:
+                return function(*args, **kwargs)
+            if not whole:
+                whole.append(Compiled(function, None, None, True, static))
+            return _as_arrays(whole[0](*args, **kwargs))
+
+        return call  # type: ignore[return-value]
+
+    return decorate
