@@ -1,0 +1,121 @@
+"""Each row of JAX's tests of derivatives, compared with JAX: orders 1 and 2, all modes.
+
+Rows that Tenon refuses are in jax_pending.txt, which may only become shorter: a row that is listed
+and passes fails, and so does one that is refused and is not listed.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax", exc_type=ImportError)
+jax.config.update("jax_enable_x64", True)
+
+import jax_rows
+import operations
+import tenon
+
+PENDING = pathlib.Path(__file__).with_name("jax_pending.txt")
+BOUND = 1e-9  # of the largest value
+
+
+def name_of(row: tuple[str, Any]) -> str:
+    family, options = row
+    return re.sub(r"[^\w,.-]+", "", f"{family},{','.join(map(repr, options))}".replace(" ", ""))
+
+
+ROWS = jax_rows.rows()
+NAMES = [name_of(row) for row in ROWS]
+
+
+def pending() -> dict[str, str]:
+    """Names of rows without rules yet, or beginnings of names that end with *: why."""
+    lines = [line.split(None, 1) for line in PENDING.read_text().splitlines() if line and line[0] != "#"]
+    return {name: why for name, why in lines}
+
+
+def reason(name: str) -> str:
+    for known, why in pending().items():
+        if name == known or known.endswith("*") and name.startswith(known[:-1]):
+            return why
+    return ""
+
+
+def wave(shape: Any, phase: float) -> Any:
+    return np.cos(phase + 1.7 * np.arange(int(np.prod(shape)))).reshape(shape)
+
+
+def tuples(f: Any) -> Any:
+    def call(*x: Any) -> Any:
+        out = f(*x)
+        return out if isinstance(out, tuple) else (out,)
+
+    return call
+
+
+def derivatives(lib: Any, f: Any, order: int, shapes: Any, constants: Any) -> Any:
+    """The function of operands that gives all derivatives of a function: by name."""
+    tangents = [constants(wave(s, 0.3 + i)) for i, s in enumerate(shapes)]
+    again = [constants(wave(s, 1.9 + i)) for i, s in enumerate(shapes)]
+
+    def run(*x: Any) -> dict[str, Any]:
+        def forwards(*x: Any) -> Any:
+            return lib.jvp(f, x, tuple(tangents))[1]
+
+        ys, pull = lib.vjp(f, *x)
+        cotangents = tuple(constants(wave(y.shape, 0.8 + i)) for i, y in enumerate(ys))
+
+        def backwards(*x: Any) -> Any:
+            return lib.vjp(f, *x)[1](cotangents)
+
+        out = {"value": ys, "forwards": forwards(*x), "backwards": pull(cotangents)}
+        if order > 1:
+            out["forwards, then forwards"] = lib.jvp(forwards, x, tuple(again))[1]
+            out["backwards, then forwards"] = lib.jvp(backwards, x, tuple(again))[1]
+            out["forwards, then backwards"] = lib.vjp(forwards, *x)[1](cotangents)
+            out["backwards, then backwards"] = lib.vjp(backwards, *x)[1](tuple(again))
+        return out
+
+    return run
+
+
+def check(row: tuple[str, Any]) -> None:
+    family, options = row
+    numbers = np.random.default_rng(zlib.crc32(name_of(row).encode()))
+    ours, theirs, operands = operations.make(family, options, numbers)
+    order = options[2] if family == "element_wise" else 2
+    shapes = [np.shape(x) for x in operands]
+    run = derivatives(tenon, tuples(ours), order, shapes, tenon.xp.asarray)
+    found = tenon.compile(run, device="reference")(*operands)
+    with np.errstate(all="ignore"):
+        expected = jax.jit(derivatives(jax, tuples(theirs), order, shapes, lambda a: a))(*operands)
+    for what, parts in expected.items():
+        for mine, part in zip(found[what], parts, strict=True):
+            part = np.asarray(part)
+            bound = BOUND * max(1.0, np.abs(part).max(initial=0.0, where=np.isfinite(part)))
+            np.testing.assert_allclose(np.asarray(mine), part, rtol=0, atol=bound, err_msg=what)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=NAMES)
+def test_row(row: tuple[str, Any]) -> None:
+    why = reason(name_of(row))
+    try:
+        check(row)
+    except tenon.Error as error:
+        if not why:
+            raise
+        assert "T0410" in str(error) or "T0411" in str(error) or why.startswith("T"), error
+        return
+    assert not why, f"this row passes: take it out of {PENDING.name}"
+
+
+def test_the_list_names_rows() -> None:
+    for name in pending():
+        known = [n for n in NAMES if n == name or name.endswith("*") and n.startswith(name[:-1])]
+        assert known, f"{name} of {PENDING.name} is the name of no row"
