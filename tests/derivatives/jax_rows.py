@@ -90,7 +90,16 @@ CONV = [
 ]  # fmt: skip
 # (features of a group and batch of a group doubled, strides, dilations)
 CONV_GROUPS = [
-    ((b * batch, i * feature, 6, 7), (j * batch * feature, i, 1, 2), strides, pads, lhs, rhs, feature, batch)
+    (
+        (b * batch, i * feature, 6, 7),
+        (j * batch * feature, i, 1, 2),
+        strides,
+        pads,
+        lhs,
+        rhs,
+        feature,
+        batch,
+    )
     for batch, feature in [(1, 1), (2, 1), (1, 2)]
     for b, i, j in [(1, 1, 2), (2, 2, 1)]
     for strides in [(1, 1), (2, 1)]
@@ -165,7 +174,9 @@ CUMULATIVE = [
 ]
 SORT = [(0,), (5,), (5, 7), (4, 9, 3)]
 SORT_PAIRS = [(3,), (5, 3), (4, 9, 3)]
-TOP_K = [(shape, k, axis) for shape in [(4,), (5, 5), (3, 1, 4)] for k in (1, 3) for axis in (0, -1)]
+TOP_K = [
+    (shape, k, axis) for shape in [(4,), (5, 5), (3, 1, 4)] for k in (1, 3) for axis in (0, -1)
+]
 INDEX_TAKE = [
     ((3, 4, 5), ((0, 2, 1),), (0,)),
     ((3, 4, 5), ((-1, -2),), (0,)),
@@ -182,14 +193,20 @@ GATHER = [
     for indices in _INDICES[row[1]][: 1 if mode == "in_bounds" else 3]
 ]
 # (op, shape, indices, shape of the updates, window dims, inserted dims, mode, indices)
-_SCATTER = [((5,), 2, (2,), (), (0,)), ((10,), 3, (3, 2), (1,), ()), ((10, 5), 3, (3, 3), (1,), (0,))]
+_SCATTER = [
+    ((5,), 2, (2,), (), (0,)),
+    ((10,), 3, (3, 2), (1,), ()),
+    ((10, 5), 3, (3, 3), (1,), (0,)),
+]
 SCATTER = [
     (op, *row, mode, indices)
     for op in ("add", "set", "max", "min", "mul")
     for row in _SCATTER
     for mode in (("clip", "fill", "in_bounds") if op == "add" else ("fill",))
     # Places that several updates set have no derivative: there only different ones, apart by 2.
-    for indices in ([(0, 2, 4)[: row[1]]] if op in ("set", "mul") or mode == "in_bounds" else _INDICES[row[1]])
+    for indices in (
+        [(0, 2, 4)[: row[1]]] if op in ("set", "mul") or mode == "in_bounds" else _INDICES[row[1]]
+    )
 ]
 
 

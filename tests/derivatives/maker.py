@@ -12,6 +12,7 @@ RANK_MAX = 3
 ELEMENTS_MAX = 64  # with N for "n"
 DEPTH_MAX = 2  # of bodies within bodies
 
+
 def elements(shape: Shape) -> int:
     return math.prod(N if s == "n" else s for s in shape)
 
@@ -58,7 +59,13 @@ class Maker:
 
     def _step(self, scope: list[int], depth: int) -> Step | None:
         r = self.random
-        kinds = [(8, self._element_wise), (3, self._reduce), (2, self._along), (3, self._move), (2, self._dot)]
+        kinds = [
+            (8, self._element_wise),
+            (3, self._reduce),
+            (2, self._along),
+            (3, self._move),
+            (2, self._dot),
+        ]
         if depth < DEPTH_MAX:
             kinds += [(2, self._scan), (1, self._repeat), (2, self._switch)]
         (choose,) = r.choices([k for _, k in kinds], [w for w, _ in kinds])
@@ -103,7 +110,9 @@ class Maker:
 
     def _move(self, x: int, scope: list[int], depth: int) -> Step | None:
         r, shape = self.random, self.shapes[x]
-        kind = r.choice(("transpose", "reverse", "broadcast", "reshape", "slice", "pad", "concat", "take"))
+        kind = r.choice(
+            ("transpose", "reverse", "broadcast", "reshape", "slice", "pad", "concat", "take")
+        )
         if kind == "broadcast":
             at = r.randint(0, len(shape))
             size = r.choice((2, 3, "n") if self.has_symbol else (2, 3))
@@ -140,7 +149,9 @@ class Maker:
             start = r.randrange(size)
             limit = r.randint(start + 1, size)
             stride = r.choice((1, 1, 2))
-            return self._one(kind, [x], resized(-(-(limit - start) // stride)), axis, start, limit, stride)
+            return self._one(
+                kind, [x], resized(-(-(limit - start) // stride)), axis, start, limit, stride
+            )
         if kind == "pad":
             low, high = r.choice(((1, 0), (0, 1), (1, 1), (2, -1))) if size > 1 else (1, 0)
             return self._one(kind, [x], resized(size + low + high), axis, low, high)

@@ -84,7 +84,10 @@ def special(r: Numbers, op: str, value: float) -> Made:
 def clamp(r: Numbers, shape: Any) -> Made:
     x = _default(r, shape)[0]
     low, high = x - 10, x + 10
-    ours = lambda a, x, b: emit("min", emit("max", a, x), b)
+
+    def ours(a, x, b):
+        return emit("min", emit("max", a, x), b)
+
     return ours, lambda a, x, b: lax.clamp(a, x, b), [low, x, high]
 
 
@@ -105,7 +108,11 @@ def select(r: Numbers, shape: Any, predicate: Any) -> Made:
 
 def concat(r: Numbers, shape: Any, dim: int) -> Made:
     shapes = [(*shape[:dim], size, *shape[dim + 1 :]) for size in (3, 1, 4)]
-    return lambda *x: emit("concat", *x, dim=dim), lambda *x: lax.concatenate(x, dim), _default(r, *shapes)
+    return (
+        lambda *x: emit("concat", *x, dim=dim),
+        lambda *x: lax.concatenate(x, dim),
+        _default(r, *shapes),
+    )
 
 
 def split(r: Numbers, shape: Any, dim: int, sizes: Any) -> Made:
@@ -121,47 +128,71 @@ def split(r: Numbers, shape: Any, dim: int, sizes: Any) -> Made:
 
 
 def broadcast(r: Numbers, shape: Any, out: Any, dims: Any) -> Made:
-    ours = lambda x: Array(ops.broadcast_in(value_of(x), out, dims))
+    def ours(x):
+        return Array(ops.broadcast_in(value_of(x), out, dims))
+
     return ours, lambda x: lax.broadcast_in_dim(x, out, dims), _default(r, shape)
 
 
 def reshape(r: Numbers, shape: Any, out: Any, perm: Any) -> Made:
     # Some of JAX's rows name more elements than there are; these are of the right number.
-    out = out if np.prod(out) == np.prod(shape) else (*out[:-1], int(np.prod(shape) // np.prod(out[:-1])))
-    ours = lambda x: Array(ops.reshape(ops.transpose(value_of(x), perm) if perm else value_of(x), out))
+    out = (
+        out
+        if np.prod(out) == np.prod(shape)
+        else (*out[:-1], int(np.prod(shape) // np.prod(out[:-1])))
+    )
+
+    def ours(x):
+        return Array(ops.reshape(ops.transpose(value_of(x), perm) if perm else value_of(x), out))
+
     return ours, lambda x: lax.reshape(x, out, perm), _default(r, shape)
 
 
 def pad(r: Numbers, shape: Any, pads: Any) -> Made:
     low, high, interior = zip(*pads) if pads else ((), (), ())
-    ours = lambda x, v: emit("pad", x, v, low=low, high=high, interior=interior)
+
+    def ours(x, v):
+        return emit("pad", x, v, low=low, high=high, interior=interior)
+
     return ours, lambda x, v: lax.pad(x, v, pads), _default(r, shape, ())
 
 
 def reverse(r: Numbers, shape: Any, dims: Any) -> Made:
-    ours = lambda x: Array(ops.one("reverse", value_of(x), dims=list(dims)))
+    def ours(x):
+        return Array(ops.one("reverse", value_of(x), dims=list(dims)))
+
     return ours, lambda x: lax.rev(x, dims), _default(r, shape)
 
 
 def slice(r: Numbers, shape: Any, starts: Any, limits: Any, strides: Any) -> Made:
-    ours = lambda x: emit("slice", x, dims={"start": starts, "limit": limits}, stride=list(strides or ()))
+    def ours(x):
+        return emit("slice", x, dims={"start": starts, "limit": limits}, stride=list(strides or ()))
+
     return ours, lambda x: lax.slice(x, starts, limits, strides), _default(r, shape)
 
 
 def dynamic_slice(r: Numbers, shape: Any, starts: Any, sizes: Any) -> Made:
-    ours = lambda x: emit("dynamic_slice", x, _integers(starts), dims={"sizes": sizes})
+    def ours(x):
+        return emit("dynamic_slice", x, _integers(starts), dims={"sizes": sizes})
+
     at = [max(s, 0) for s in starts]  # lax counts negative starts from the end
     return ours, lambda x: lax.dynamic_slice(x, at, sizes), _default(r, shape)
 
 
 def dynamic_update_slice(r: Numbers, shape: Any, starts: Any, sizes: Any) -> Made:
-    ours = lambda x, y: emit("dynamic_update_slice", x, y, _integers(starts))
+    def ours(x, y):
+        return emit("dynamic_update_slice", x, y, _integers(starts))
+
     at = np.array([max(s, 0) for s in starts])
     return ours, lambda x, y: lax.dynamic_update_slice(x, y, at), _default(r, shape, sizes)
 
 
 def transpose(r: Numbers, shape: Any, perm: Any) -> Made:
-    return lambda x: emit("transpose", x, perm=perm), lambda x: lax.transpose(x, perm), _default(r, shape)
+    return (
+        lambda x: emit("transpose", x, perm=perm),
+        lambda x: lax.transpose(x, perm),
+        _default(r, shape),
+    )
 
 
 # ---- Products ----
@@ -169,7 +200,10 @@ def transpose(r: Numbers, shape: Any, perm: Any) -> Made:
 
 def dot(r: Numbers, left: Any, right: Any, contracted: Any, batch: Any) -> Made:
     (ca, cb), (ba, bb) = contracted, batch
-    ours = lambda x, y: emit("dot_general", x, y, a_contract=ca, b_contract=cb, a_batch=ba, b_batch=bb)
+
+    def ours(x, y):
+        return emit("dot_general", x, y, a_contract=ca, b_contract=cb, a_batch=ba, b_batch=bb)
+
     return ours, lambda x, y: lax.dot_general(x, y, (contracted, batch)), _default(r, left, right)
 
 
@@ -178,13 +212,26 @@ def conv(r: Numbers, x: Any, w: Any, strides: Any, pads: Any, lhs: Any, rhs: Any
 
 
 def conv_groups(
-    r: Numbers, x: Any, w: Any, strides: Any, pads: Any, lhs: Any, rhs: Any, groups: int, batches: int
+    r: Numbers,
+    x: Any,
+    w: Any,
+    strides: Any,
+    pads: Any,
+    lhs: Any,
+    rhs: Any,
+    groups: int,
+    batches: int,
 ) -> Made:
     low, high = zip(*pads)
-    ours = lambda x, w: emit("conv", x, w, strides=strides, pad_low=low, pad_high=high, x_dilation=lhs,
-                             w_dilation=rhs, groups=groups, batch_groups=batches)  # fmt: skip
-    theirs = lambda x, w: lax.conv_general_dilated(x, w, strides, pads, lhs, rhs, feature_group_count=groups,
-                                                   batch_group_count=batches)  # fmt: skip
+
+    def ours(x, w):
+        return emit("conv", x, w, strides=strides, pad_low=low, pad_high=high, x_dilation=lhs,
+                                 w_dilation=rhs, groups=groups, batch_groups=batches)  # fmt: skip
+
+    def theirs(x, w):
+        return lax.conv_general_dilated(x, w, strides, pads, lhs, rhs, feature_group_count=groups,
+                                                       batch_group_count=batches)  # fmt: skip
+
     return ours, theirs, _default(r, x, w)
 
 
@@ -196,39 +243,71 @@ IDENTITIES = {"add": 0.0, "max": -np.inf, "min": np.inf, "mul": 1.0}
 
 def reduce(r: Numbers, op: str, shape: Any, dims: Any) -> Made:
     x = _distinct(r, shape) if op in ("max", "min") else _given(r, shape, 0.5, 1.5)
-    ours = lambda x: Array(ops.one(REDUCTIONS[op], value_of(x), dims=list(dims)))
+
+    def ours(x):
+        return Array(ops.one(REDUCTIONS[op], value_of(x), dims=list(dims)))
+
     return ours, lambda x: lax.reduce(x, np.array(IDENTITIES[op]), getattr(lax, op), dims), [x]
 
 
-def window(r: Numbers, op: str, shape: Any, extents: Any, strides: Any, pads: Any, base: Any, dil: Any) -> Made:
+def window(
+    r: Numbers, op: str, shape: Any, extents: Any, strides: Any, pads: Any, base: Any, dil: Any
+) -> Made:
     low, high = zip(*pads)
     kind = {"add": "sum"}.get(op, op)
-    ours = lambda x: emit("reduce_window", x, kind=kind, window=extents, strides=strides, pad_low=low,
-                          pad_high=high, base_dilation=base, dilation=dil)  # fmt: skip
-    theirs = lambda x: lax.reduce_window(x, IDENTITIES[op], getattr(lax, op), extents, strides, pads, base, dil)
+
+    def ours(x):
+        return emit("reduce_window", x, kind=kind, window=extents, strides=strides, pad_low=low,
+                              pad_high=high, base_dilation=base, dilation=dil)  # fmt: skip
+
+    def theirs(x):
+        return lax.reduce_window(
+            x, IDENTITIES[op], getattr(lax, op), extents, strides, pads, base, dil
+        )
+
     return ours, theirs, [_distinct(r, shape)]
 
 
 def cumulative(r: Numbers, op: str, shape: Any, axis: int, reverse: int) -> Made:
-    ours = lambda x: emit(op, x, dim=axis, reverse=reverse)
-    return ours, lambda x: getattr(lax, op)(x, axis=axis, reverse=bool(reverse)), [_given(r, shape, *jax_rows.SMALL)]
+    def ours(x):
+        return emit(op, x, dim=axis, reverse=reverse)
+
+    return (
+        ours,
+        lambda x: getattr(lax, op)(x, axis=axis, reverse=bool(reverse)),
+        [_given(r, shape, *jax_rows.SMALL)],
+    )
 
 
 def sort(r: Numbers, shape: Any) -> Made:
     dim = len(shape) - 1
-    return lambda x: emit("sort", x, dim=dim), lambda x: lax.sort(x, dimension=dim), [_distinct(r, shape)]
+    return (
+        lambda x: emit("sort", x, dim=dim),
+        lambda x: lax.sort(x, dimension=dim),
+        [_distinct(r, shape)],
+    )
 
 
 def sort_pairs(r: Numbers, shape: Any) -> Made:
     dim = len(shape) - 1
-    ours = lambda k, v: emit("sort", k, v, dim=dim)
-    return ours, lambda k, v: tuple(lax.sort_key_val(k, v, dim)), [_distinct(r, shape), *_default(r, shape)]
+
+    def ours(k, v):
+        return emit("sort", k, v, dim=dim)
+
+    return (
+        ours,
+        lambda k, v: tuple(lax.sort_key_val(k, v, dim)),
+        [_distinct(r, shape), *_default(r, shape)],
+    )
 
 
 def top_k(r: Numbers, shape: Any, k: int, axis: int) -> Made:
     axis %= len(shape)
     k = min(k, shape[axis])
-    ours = lambda x: emit("top_k", x, dims={"k": (k,)}, dim=axis)[0]
+
+    def ours(x):
+        return emit("top_k", x, dims={"k": (k,)}, dim=axis)[0]
+
     return ours, lambda x: lax.top_k(x, k, axis=axis)[0], [_distinct(r, shape)]
 
 
@@ -236,36 +315,69 @@ def index_take(r: Numbers, shape: Any, indices: Any, axes: Any) -> Made:
     at = np.stack([np.array(i) % shape[a] for i, a in zip(indices, axes)], 1)
     kept = [d for d in range(len(shape)) if d not in axes]
     sizes = [1 if d in axes else shape[d] for d in range(len(shape))]
-    ours = lambda x: emit("gather", x, _integers(at), dims={"sizes": sizes}, collapsed_dims=axes, index_map=axes,
-                          offset_dims=list(range(1, len(kept) + 1)), index_vector_dim=1)  # fmt: skip
-    return ours, lambda x: lax.index_take(x, [np.array(i) for i in indices], axes), [*_default(r, shape)]
+
+    def ours(x):
+        return emit("gather", x, _integers(at), dims={"sizes": sizes}, collapsed_dims=axes, index_map=axes,
+                              offset_dims=list(range(1, len(kept) + 1)), index_vector_dim=1)  # fmt: skip
+
+    return (
+        ours,
+        lambda x: lax.index_take(x, [np.array(i) for i in indices], axes),
+        [*_default(r, shape)],
+    )
 
 
 _MODES = {"clip": "clip", "fill": "fill", "in_bounds": "promise_in_bounds"}
 
 
-def gather(r: Numbers, shape: Any, count: int, offset: Any, collapsed: Any, sizes: Any, mode: str, at: Any) -> Made:
+def gather(
+    r: Numbers, shape: Any, count: int, offset: Any, collapsed: Any, sizes: Any, mode: str, at: Any
+) -> Made:
     places = np.array(at)[:, None]
     numbers = lax.GatherDimensionNumbers(offset, collapsed, (0,))
-    ours = lambda x: emit("gather", x, _integers(places), dims={"sizes": sizes}, offset_dims=offset,
-                          collapsed_dims=collapsed, index_map=[0], index_vector_dim=1, mode=mode)  # fmt: skip
-    theirs = lambda x: lax.gather(x, places, numbers, sizes, mode=_MODES[mode], fill_value=0)
+
+    def ours(x):
+        return emit("gather", x, _integers(places), dims={"sizes": sizes}, offset_dims=offset,
+                              collapsed_dims=collapsed, index_map=[0], index_vector_dim=1, mode=mode)  # fmt: skip
+
+    def theirs(x):
+        return lax.gather(x, places, numbers, sizes, mode=_MODES[mode], fill_value=0)
+
     return ours, theirs, _default(r, shape)
 
 
-_SCATTERS = {"set": "scatter", "add": "scatter_add", "max": "scatter_max", "min": "scatter_min", "mul": "scatter_mul"}
+_SCATTERS = {
+    "set": "scatter",
+    "add": "scatter_add",
+    "max": "scatter_max",
+    "min": "scatter_min",
+    "mul": "scatter_mul",
+}
 
 
 def scatter(
-    r: Numbers, op: str, shape: Any, count: int, updates: Any, windows: Any, inserted: Any, mode: str, at: Any
+    r: Numbers,
+    op: str,
+    shape: Any,
+    count: int,
+    updates: Any,
+    windows: Any,
+    inserted: Any,
+    mode: str,
+    at: Any,
 ) -> Made:
     places = np.array(at)[:, None]
     numbers = lax.ScatterDimensionNumbers(windows, inserted, (0,))
-    ours = lambda x, y: emit("scatter", x, _integers(places), y, kind=op, window_dims=windows,
-                             inserted_dims=inserted, index_map=[0], index_vector_dim=1, mode=mode)  # fmt: skip
-    theirs = lambda x, y: getattr(lax, _SCATTERS[op])(
-        x, places, y, numbers, mode=_MODES[mode], unique_indices=op in ("set", "mul")
-    )
+
+    def ours(x, y):
+        return emit("scatter", x, _integers(places), y, kind=op, window_dims=windows,
+                                 inserted_dims=inserted, index_map=[0], index_vector_dim=1, mode=mode)  # fmt: skip
+
+    def theirs(x, y):
+        return getattr(lax, _SCATTERS[op])(
+            x, places, y, numbers, mode=_MODES[mode], unique_indices=op in ("set", "mul")
+        )
+
     return ours, theirs, _default(r, shape, updates)
 
 

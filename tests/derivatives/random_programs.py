@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import collections
 import math
+import os
 import pathlib
 import random
 import sys
@@ -64,7 +65,10 @@ def error_of(program: Program, case: Case) -> tuple[float, bool]:
     import numpy
 
     inputs = [numpy.array(a, dtype=numpy.float64) for a in arguments(program, case.seed)]
-    dims = {f"x{i}": {d: "n" for d, s in enumerate(shape) if s == "n"} for i, shape in enumerate(program.inputs)}
+    dims = {
+        f"x{i}": {d: "n" for d, s in enumerate(shape) if s == "n"}
+        for i, shape in enumerate(program.inputs)
+    }
     names = ", ".join(f"x{i}" for i in range(len(inputs)))
     run = checks.all_of(case.check, case.chain, program)
     f = eval(f"lambda {names}: run({names})", {"run": run})  # dims= goes by parameters
@@ -90,7 +94,7 @@ def text(program: Program) -> str:
 
 
 def outcome(program: Program, case: Case) -> str:
-    """"" for a right one; otherwise what is wrong."""
+    """ "" for a right one; otherwise what is wrong."""
     try:
         error, symbolic = error_of(program, case)
     except tenon.Error as failure:
@@ -116,14 +120,17 @@ def pending() -> frozenset[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--count", type=int, default=1, help="ten times as many with CHECK_FULL=1")
     parser.add_argument("--most", type=int, default=5, help="ends after so many failures")
     args = parser.parse_args()
     begin, leave_out = time.monotonic(), pending()
     counts: collections.Counter[str] = collections.Counter()
-    for seed in range(args.seed, args.seed + args.count):
+    count = args.count * (10 if args.count > 1 and os.environ.get("CHECK_FULL") == "1" else 1)
+    for seed in range(args.seed, args.seed + count):
         case = Case(seed, leave_out)
         if args.count == 1:
             print(f"{case}\n{text(case.program)}")

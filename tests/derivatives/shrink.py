@@ -27,7 +27,9 @@ def shrink(program: Program, fails: Callable[[Program], bool], tries: int = 200)
 def _smaller(program: Program) -> Iterator[Program]:
     for i in range(len(program.outputs)):
         if len(program.outputs) > 1:
-            yield _used(dataclasses.replace(program, outputs=program.outputs[:i] + program.outputs[i + 1 :]))
+            yield _used(
+                dataclasses.replace(program, outputs=program.outputs[:i] + program.outputs[i + 1 :])
+            )
     # An earlier value as the result.
     for step in program.steps:
         for r in step.results:
@@ -37,7 +39,9 @@ def _smaller(program: Program) -> Iterator[Program]:
         yield _used(dataclasses.replace(program, steps=steps))
 
 
-def _without(steps: tuple[Step, ...], shapes: Any, scope: tuple[int, ...]) -> Iterator[tuple[Step, ...]]:
+def _without(
+    steps: tuple[Step, ...], shapes: Any, scope: tuple[int, ...]
+) -> Iterator[tuple[Step, ...]]:
     """The steps with one of them left out, here or in a body."""
     for at, step in enumerate(steps):
         if len(step.results) == 1:
@@ -49,7 +53,11 @@ def _without(steps: tuple[Step, ...], shapes: Any, scope: tuple[int, ...]) -> It
         for b, body in enumerate(step.bodies):
             inner = (*body.arguments, *scope)
             for smaller in _without(body.steps, shapes, inner):
-                bodies = (*step.bodies[:b], dataclasses.replace(body, steps=smaller), *step.bodies[b + 1 :])
+                bodies = (
+                    *step.bodies[:b],
+                    dataclasses.replace(body, steps=smaller),
+                    *step.bodies[b + 1 :],
+                )
                 fitted = _with_yields(dataclasses.replace(step, bodies=bodies), step, shapes, inner)
                 if fitted is not None:
                     yield (*steps[:at], fitted, *steps[at + 1 :])
@@ -76,7 +84,8 @@ def _renamed(step: Step, names: dict[int, int]) -> Step:
         return tuple(names.get(v, v) for v in values)
 
     bodies = tuple(
-        Body(b.arguments, tuple(_renamed(s, names) for s in b.steps), of(b.yields)) for b in step.bodies
+        Body(b.arguments, tuple(_renamed(s, names) for s in b.steps), of(b.yields))
+        for b in step.bodies
     )
     return dataclasses.replace(step, operands=of(step.operands), bodies=bodies)
 

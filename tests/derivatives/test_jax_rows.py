@@ -17,9 +17,9 @@ import pytest
 jax = pytest.importorskip("jax", exc_type=ImportError)
 jax.config.update("jax_enable_x64", True)
 
-import jax_rows
-import operations
-import tenon
+import jax_rows  # noqa: E402
+import operations  # noqa: E402
+import tenon  # noqa: E402
 
 PENDING = pathlib.Path(__file__).with_name("jax_pending.txt")
 BOUND = 1e-9  # of the largest value
@@ -36,8 +36,10 @@ NAMES = [name_of(row) for row in ROWS]
 
 def pending() -> dict[str, str]:
     """Names of rows without rules yet, or beginnings of names that end with *: why."""
-    lines = [line.split(None, 1) for line in PENDING.read_text().splitlines() if line and line[0] != "#"]
-    return {name: why for name, why in lines}
+    lines = [
+        line.split(None, 1) for line in PENDING.read_text().splitlines() if line and line[0] != "#"
+    ]
+    return dict(lines)
 
 
 def reason(name: str) -> str:

@@ -13,8 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch", exc_type=ImportError)
 
-import tenon
-from tenon import nn, xp
+import tenon  # noqa: E402
+from tenon import nn, xp  # noqa: E402
 
 BOUND = 1e-5  # of the largest value
 RANDOM = np.random.default_rng(20)
@@ -26,7 +26,9 @@ class OfTenon:
     grad, vjp, jvp, vmap = map(staticmethod, (tenon.grad, tenon.vjp, tenon.jvp, tenon.vmap))
     jacrev, jacfwd, hessian = map(staticmethod, (tenon.jacrev, tenon.jacfwd, tenon.hessian))
     linearize = staticmethod(tenon.linearize)
-    sin, cos, tanh, exp, ones_like = map(staticmethod, (xp.sin, xp.cos, xp.tanh, xp.exp, xp.ones_like))
+    sin, cos, tanh, exp, ones_like = map(
+        staticmethod, (xp.sin, xp.cos, xp.tanh, xp.exp, xp.ones_like)
+    )
     log_softmax, relu, layer_norm = map(staticmethod, (nn.log_softmax, nn.relu, nn.layer_norm))
 
     @staticmethod
@@ -44,8 +46,12 @@ class OfTenon:
 
 
 class OfTorch:
-    grad, vjp, jvp, vmap = map(staticmethod, (torch.func.grad, torch.func.vjp, torch.func.jvp, torch.func.vmap))
-    jacrev, jacfwd, hessian = map(staticmethod, (torch.func.jacrev, torch.func.jacfwd, torch.func.hessian))
+    grad, vjp, jvp, vmap = map(
+        staticmethod, (torch.func.grad, torch.func.vjp, torch.func.jvp, torch.func.vmap)
+    )
+    jacrev, jacfwd, hessian = map(
+        staticmethod, (torch.func.jacrev, torch.func.jacfwd, torch.func.hessian)
+    )
     linearize = staticmethod(torch.func.linearize)
     sin, cos, tanh, exp, ones_like = map(
         staticmethod, (torch.sin, torch.cos, torch.tanh, torch.exp, torch.ones_like)
@@ -113,7 +119,9 @@ def mlp(lib: Any, weights: Any, x: Any) -> Any:
 
 
 def cross_entropy(lib: Any, logits: Any, labels: Any) -> Any:
-    return -lib.sum(lib.take(lib.log_softmax(logits), labels)) / (logits.shape[0] if logits.ndim > 1 else 1)
+    return -lib.sum(lib.take(lib.log_softmax(logits), labels)) / (
+        logits.shape[0] if logits.ndim > 1 else 1
+    )
 
 
 def predict(lib: Any) -> Any:
@@ -133,7 +141,11 @@ def test_grad() -> None:
 
 
 def test_grad_and_value() -> None:
-    compare(lambda lib: lib.grad_and_value(lambda x, y: lib.sum((x + y) ** 2), (0, 1)), numbers(3), numbers(3))
+    compare(
+        lambda lib: lib.grad_and_value(lambda x, y: lib.sum((x + y) ** 2), (0, 1)),
+        numbers(3),
+        numbers(3),
+    )
 
 
 def test_grad_of_tuples() -> None:
@@ -177,7 +189,9 @@ def test_jacrev_jacfwd() -> None:
         compare(lambda lib: getattr(lib, mode)(lib.sin), numbers(5))
         compare(lambda lib: getattr(lib, mode)(lambda x: (lib.sin(x), lib.sum(x * x))), numbers(5))
         compare(lambda lib: getattr(lib, mode)(lambda x, y: x + y * y, 1), numbers(5), numbers(5))
-        compare(lambda lib: getattr(lib, mode)(getattr(lib, mode)(lambda x: lib.sin(x) * x)), numbers(3))
+        compare(
+            lambda lib: getattr(lib, mode)(getattr(lib, mode)(lambda x: lib.sin(x) * x)), numbers(3)
+        )
 
 
 def test_hessian() -> None:
@@ -187,9 +201,15 @@ def test_hessian() -> None:
 def test_vmap() -> None:
     compare(lambda lib: lib.vmap(lambda x, y: lib.sum(x * y)), numbers(4, 5), numbers(4, 5))
     compare(lambda lib: lib.vmap(lambda x, y: x @ y, (0, None)), numbers(4, 5), numbers(5))
-    compare(lambda lib: lib.vmap(lib.vmap(lambda x, y: lib.sum(x * y))), numbers(2, 4, 5), numbers(2, 4, 5))
+    compare(
+        lambda lib: lib.vmap(lib.vmap(lambda x, y: lib.sum(x * y))),
+        numbers(2, 4, 5),
+        numbers(2, 4, 5),
+    )
     compare(lambda lib: lib.vmap(lambda x: (x * x, x), 1, 1), numbers(3, 5))
-    compare(lambda lib: lib.vmap(lambda d: d["a"] + d["b"]), {"a": numbers(4, 2), "b": numbers(4, 2)})
+    compare(
+        lambda lib: lib.vmap(lambda d: d["a"] + d["b"]), {"a": numbers(4, 2), "b": numbers(4, 2)}
+    )
 
 
 # ---- Tutorials ----
@@ -216,7 +236,9 @@ def test_ensembles_train() -> None:
     stacked = {name: np.stack([w, w * 0.5, w - 0.1]) for name, w in WEIGHTS.items()}
 
     def case(lib: Any) -> Any:
-        loss = lambda w, x, label: cross_entropy(lib, mlp(lib, w, x), label)
+        def loss(w, x, label):
+            return cross_entropy(lib, mlp(lib, w, x), label)
+
         return lib.vmap(lib.grad(loss), in_axes=(0, None, None))
 
     compare(case, stacked, IMAGES, LABELS)
@@ -242,14 +264,23 @@ def test_jacobian_by_vjp_and_vmap() -> None:
 def test_hessians() -> None:
     for outer in ("jacfwd", "jacrev"):
         for inner in ("jacfwd", "jacrev"):
-            compare(lambda lib: getattr(lib, outer)(getattr(lib, inner)(predict(lib), 2), 2), *PREDICT)
+            compare(
+                lambda lib: getattr(lib, outer)(getattr(lib, inner)(predict(lib), 2), 2), *PREDICT
+            )
 
 
 def test_batch_of_jacobians_and_hessians() -> None:
     weight, bias, _ = PREDICT
     xs = numbers(4, 6)
-    compare(lambda lib: lib.vmap(lib.jacrev(predict(lib), 2), in_axes=(None, None, 0)), weight, bias, xs)
-    compare(lambda lib: lib.vmap(lib.hessian(predict(lib), 2), in_axes=(None, None, 0)), weight, bias, xs)
+    compare(
+        lambda lib: lib.vmap(lib.jacrev(predict(lib), 2), in_axes=(None, None, 0)), weight, bias, xs
+    )
+    compare(
+        lambda lib: lib.vmap(lib.hessian(predict(lib), 2), in_axes=(None, None, 0)),
+        weight,
+        bias,
+        xs,
+    )
 
 
 def test_hessian_vector_products() -> None:
@@ -277,13 +308,22 @@ def ntk(lib: Any) -> Any:
     def contracted(weights: Any, xs1: Any, xs2: Any) -> Any:
         total: Any = 0.0
         for i in range(len(names)):
+
             def jacobian(x: Any, i: int = i) -> Any:
                 parts = [weights[n] for n in names]
                 return lib.jacrev(lambda w: of_weights(x)(*parts[:i], w, *parts[i + 1 :]))(parts[i])
 
             j1, j2 = lib.vmap(jacobian)(xs1), lib.vmap(jacobian)(xs2)
-            j1 = j1.reshape(j1.shape[0], 5, -1) if hasattr(j1, "reshape") else xp.reshape(j1, (j1.shape[0], 5, -1))
-            j2 = j2.reshape(j2.shape[0], 5, -1) if hasattr(j2, "reshape") else xp.reshape(j2, (j2.shape[0], 5, -1))
+            j1 = (
+                j1.reshape(j1.shape[0], 5, -1)
+                if hasattr(j1, "reshape")
+                else xp.reshape(j1, (j1.shape[0], 5, -1))
+            )
+            j2 = (
+                j2.reshape(j2.shape[0], 5, -1)
+                if hasattr(j2, "reshape")
+                else xp.reshape(j2, (j2.shape[0], 5, -1))
+            )
             total = total + lib.vmap(lambda a: lib.vmap(lambda b: a @ b.T)(j2))(j1)
         return total
 
@@ -311,7 +351,14 @@ def test_neural_tangent_kernels() -> None:
 
 def test_maml() -> None:
     """The regression of sines: the gradient of a loss after a step of gradient descent, per task."""
-    weights = [numbers(1, 10), numbers(10), numbers(10, 10) * 0.4, numbers(10), numbers(10, 1), numbers(1)]
+    weights = [
+        numbers(1, 10),
+        numbers(10),
+        numbers(10, 10) * 0.4,
+        numbers(10),
+        numbers(10, 1),
+        numbers(1),
+    ]
     xs, ys, xs2, ys2 = (numbers(4, 10, 1) for _ in range(4))
 
     def case(lib: Any) -> Any:
