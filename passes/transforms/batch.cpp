@@ -99,9 +99,10 @@ constexpr auto kPass =
     pass("batch", "Makes a graph of one sample work on several at once.")
         .describe(
             "The inputs in `of` get a new dim 0 with one entry for each of `size` samples, and all "
-            "outputs have it. Other inputs are shared by the samples: "batch{of=x, size=8}". A loop whose samples end at "
+            "outputs have it. Other inputs are shared by the samples. A loop whose samples end at "
             "different iterations runs until the last one; a branch that differs between samples "
-            "and is not cheap, and an op that knows one sample only, become a loop over them.")
+            "and is not cheap, and an op that knows one sample only, become a loop over them. "
+            "`batch{of=x, size=8}` makes eight samples of x.")
         .example(kBefore, kAfter)
         .options(kOptions)
         .statistics(kStatistics)

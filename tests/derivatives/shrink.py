@@ -11,7 +11,8 @@ from programs import Body, Program, Step
 
 def shrink(program: Program, fails: Callable[[Program], bool], tries: int = 200) -> Program:
     """A program that fails, too, and none of whose parts can be left out."""
-    program = _used(program)
+    if fails(_used(program)):
+        program = _used(program)
     while True:
         for smaller in _smaller(program):
             tries -= 1
@@ -35,8 +36,11 @@ def _smaller(program: Program) -> Iterator[Program]:
         for r in step.results:
             if (r,) != program.outputs:
                 yield _used(dataclasses.replace(program, outputs=(r,)))
-    for steps in _without(program.steps, program.shapes, tuple(range(len(program.inputs)))):
-        yield _used(dataclasses.replace(program, steps=steps))
+    inputs = tuple(range(len(program.inputs)))
+    for steps in _without(program.steps, program.shapes, inputs):
+        outputs = _fitted(program.outputs, steps, program.shapes, inputs)
+        if outputs is not None:
+            yield _used(dataclasses.replace(program, steps=steps, outputs=outputs))
 
 
 def _without(
@@ -58,25 +62,34 @@ def _without(
                     dataclasses.replace(body, steps=smaller),
                     *step.bodies[b + 1 :],
                 )
-                fitted = _with_yields(dataclasses.replace(step, bodies=bodies), step, shapes, inner)
+                fitted = _with_yields(dataclasses.replace(step, bodies=bodies), shapes, inner)
                 if fitted is not None:
                     yield (*steps[:at], fitted, *steps[at + 1 :])
         scope = (*scope, *step.results)
 
 
-def _with_yields(step: Step, old: Step, shapes: Any, scope: tuple[int, ...]) -> Step | None:
-    """Yields that are gone become other values of their shapes."""
+def _with_yields(step: Step, shapes: Any, scope: tuple[int, ...]) -> Step | None:
     bodies = []
     for body in step.bodies:
-        known = {*scope, *body.arguments, *(r for s in body.steps for r in s.results)}
-        yields = []
-        for y in body.yields:
-            fitting = [k for k in known if shapes[k] == shapes[y]]
-            if not fitting:
-                return None
-            yields.append(y if y in known else max(fitting))
-        bodies.append(dataclasses.replace(body, yields=tuple(yields)))
+        yields = _fitted(body.yields, body.steps, shapes, (*scope, *body.arguments))
+        if yields is None:
+            return None
+        bodies.append(dataclasses.replace(body, yields=yields))
     return dataclasses.replace(step, bodies=tuple(bodies))
+
+
+def _fitted(
+    values: tuple[int, ...], steps: tuple[Step, ...], shapes: Any, scope: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Results that are gone become other values of their shapes."""
+    known = {*scope, *(r for s in steps for r in s.results)}
+    out = []
+    for v in values:
+        fitting = [k for k in known if shapes[k] == shapes[v]]
+        if v not in known and not fitting:
+            return None
+        out.append(v if v in known else max(fitting))
+    return tuple(out)
 
 
 def _renamed(step: Step, names: dict[int, int]) -> Step:
