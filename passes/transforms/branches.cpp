@@ -35,7 +35,8 @@ Status push_branch(const Node& node, Region region, const ValueMap& tangents, Br
   for (const Value v : captures_of(node)) {
     if (tangent_of(tangents, v).valid()) inside[v.id()] = tangent_of(tangents, v);
   }
-  TENON_TRY(push_nodes(branch->body.builder(), branch->body.region().nodes(), &inside));
+  TENON_TRY(push_nodes(branch->body.builder(), branch->body.region().nodes(), branch->yields,
+                       &inside));
   branch->yields = branch->body.region().yields();
   for (const Value v : branch->yields) branch->tangents.push_back(tangent_of(inside, v));
   return {};
@@ -148,7 +149,9 @@ Status push_call(Builder& b, const Node& node, ValueMap* tangents) {
   const tenon_node_t first = next_node(node.graph());
   std::vector<tenon_value_t> made(node.result_count(), TENON_NONE);
   TENON_TRY(op_of(node)->decompose(op_of(node)->self, &b.raw(), node.id(), made.data()));
-  TENON_TRY(push_nodes(b, nodes_since(node.graph(), b.raw().region, first), tangents));
+  std::vector<Value> results;
+  for (const tenon_value_t id : made) results.push_back(Value(node.graph(), id));
+  TENON_TRY(push_nodes(b, nodes_since(node.graph(), b.raw().region, first), results, tangents));
   for (uint32_t r = 0; r < made.size(); ++r) {
     const Value t = tangent_of(*tangents, Value(node.graph(), made[r]));
     if (t.valid()) (*tangents)[node.result(r).id()] = t;

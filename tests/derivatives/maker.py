@@ -11,6 +11,7 @@ from programs import ALONG, ELEMENT_WISE, REDUCTIONS, Body, N, Program, Shape, S
 RANK_MAX = 3
 ELEMENTS_MAX = 64  # with N for "n"
 DEPTH_MAX = 2  # of bodies within bodies
+MOVES = ("transpose", "reverse", "broadcast", "reshape", "slice", "pad", "concat", "take")
 
 
 def elements(shape: Shape) -> int:
@@ -110,9 +111,7 @@ class Maker:
 
     def _move(self, x: int, scope: list[int], depth: int) -> Step | None:
         r, shape = self.random, self.shapes[x]
-        kind = r.choice(
-            ("transpose", "reverse", "broadcast", "reshape", "slice", "pad", "concat", "take")
-        )
+        kind = self._named(MOVES)
         if kind == "broadcast":
             at = r.randint(0, len(shape))
             size = r.choice((2, 3, "n") if self.has_symbol else (2, 3))

@@ -46,9 +46,7 @@ class OfTenon:
 
 
 class OfTorch:
-    grad, vjp, jvp, vmap = map(
-        staticmethod, (torch.func.grad, torch.func.vjp, torch.func.jvp, torch.func.vmap)
-    )
+    grad, vjp, jvp = map(staticmethod, (torch.func.grad, torch.func.vjp, torch.func.jvp))
     jacrev, jacfwd, hessian = map(
         staticmethod, (torch.func.jacrev, torch.func.jacfwd, torch.func.hessian)
     )
@@ -58,6 +56,10 @@ class OfTorch:
     )
     grad_and_value = staticmethod(torch.func.grad_and_value)
     relu = staticmethod(torch.relu)
+
+    @staticmethod
+    def vmap(f: Any, in_axes: Any = 0, out_axes: Any = 0) -> Any:
+        return torch.func.vmap(f, in_axes, out_axes)
 
     @staticmethod
     def log_softmax(x: Any) -> Any:
