@@ -100,8 +100,8 @@ class _Run:
     def along(self, step: Step, env: dict[int, Value]) -> list[Value]:
         name = step.kind.partition(":")[2]
         x = env[step.operands[0]]
-        if name in ("l2_normalize",):
-            return [emit(name, x, dims=list(step.given))]
+        if name == "l2_normalize":  # the direction of zeros has no derivative
+            return [emit(name, _positive(x), dims=list(step.given))]
         return [emit(name, emit("cos", x) if name == "cumprod" else x, dim=step.given[0])]
 
     def transpose(self, step: Step, env: dict[int, Value]) -> list[Value]:

@@ -6,6 +6,8 @@ and passes fails, and so does one that is refused and is not listed.
 
 from __future__ import annotations
 
+import fnmatch
+import os
 import pathlib
 import re
 import zlib
@@ -30,23 +32,35 @@ def name_of(row: tuple[str, Any]) -> str:
     return re.sub(r"[^\w,.-]+", "", f"{family},{','.join(map(repr, options))}".replace(" ", ""))
 
 
-ROWS = jax_rows.rows()
+def chosen(rows: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """All with CHECK_FULL=1; otherwise the first row of each op, and every seventh."""
+    if os.environ.get("CHECK_FULL") == "1":
+        return rows
+    first = {group_of(row): row for row in reversed(rows)}
+    kept = {name_of(row) for row in [*first.values(), *rows[::7]]}
+    return [row for row in rows if name_of(row) in kept]
+
+
+def group_of(row: tuple[str, Any]) -> tuple[Any, ...]:
+    """Family, op and type."""
+    family, options = row
+    return (family, *(o for o in options if isinstance(o, str)))
+
+
+EVERY = [name_of(row) for row in jax_rows.rows()]
+ROWS = chosen(jax_rows.rows())
 NAMES = [name_of(row) for row in ROWS]
 
 
 def pending() -> dict[str, str]:
-    """Names of rows without rules yet, or beginnings of names that end with *: why."""
-    lines = [
-        line.split(None, 1) for line in PENDING.read_text().splitlines() if line and line[0] != "#"
-    ]
-    return dict(lines)
+    """Patterns of names of rows that are refused: why."""
+    text = PENDING.read_text().splitlines()
+    return dict(line.split(None, 1) for line in text if line and line[0] != "#")  # type: ignore[misc]
 
 
 def reason(name: str) -> str:
-    for known, why in pending().items():
-        if name == known or known.endswith("*") and name.startswith(known[:-1]):
-            return why
-    return ""
+    fitting = (why for known, why in pending().items() if fnmatch.fnmatchcase(name, known))
+    return next(fitting, "")
 
 
 def wave(shape: Any, phase: float) -> Any:
@@ -112,12 +126,11 @@ def test_row(row: tuple[str, Any]) -> None:
     except tenon.Error as error:
         if not why:
             raise
-        assert "T0410" in str(error) or "T0411" in str(error) or why.startswith("T"), error
+        assert error.code in ("T0410", "T0411", "T0661"), error
         return
     assert not why, f"this row passes: take it out of {PENDING.name}"
 
 
-def test_the_list_names_rows() -> None:
-    for name in pending():
-        known = [n for n in NAMES if n == name or name.endswith("*") and n.startswith(name[:-1])]
-        assert known, f"{name} of {PENDING.name} is the name of no row"
+@pytest.mark.parametrize("pattern", list(pending()))
+def test_the_list_names_rows(pattern: str) -> None:
+    assert fnmatch.filter(EVERY, pattern), f"{pattern} of {PENDING.name} is the name of no row"
