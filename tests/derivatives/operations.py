@@ -97,7 +97,7 @@ def select(r: Numbers, shape: Any, predicate: Any) -> Made:
     def ours(x: Array, y: Array) -> Any:
         trace = active()
         assert trace is not None
-        p = trace.constant(dt.bool, chosen.shape, chosen.tobytes())
+        p = trace.constant(dt.bool_, chosen.shape, chosen.tobytes())
         return emit("select", p, x, y)
 
     return ours, lambda x, y: lax.select(np.asarray(chosen), x, y), _default(r, shape, shape)
@@ -383,5 +383,5 @@ def scatter(
 
 def make(family: str, options: Any, r: Numbers) -> Made:
     """What a row computes."""
-    made: Made = globals()[family](r, *options)
-    return made
+    ours, theirs, operands = globals()[family](r, *options)
+    return ours, theirs, [np.asarray(x) for x in operands]
