@@ -35,6 +35,8 @@ TENON_TEST_TORCH=(
   torch==2.13.0+cpu transformers==5.23.0 diffusers==0.42.1 expecttest==0.3.0 numpy==2.4.6 pytest==9.2.0
   torchao==0.18.0 onnxscript==0.7.2 onnx==1.23.2 onnxruntime==1.31.1 accelerate==1.15.0
 )
+# The oracle of derivatives, in an environment of its own too: it is large.
+TENON_TEST_JAX=(jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6 pytest==9.2.0)
 
 # Installs the Debian packages that are missing. Prints nothing if none is.
 install_packages() {
@@ -80,20 +82,25 @@ python_environment() {
   fi
 }
 
-# torch_environment FOLDER: the same with PyTorch, made again whenever the list above changes. Where
-# that cannot be installed, a line says so, and the tests of tenon.torch are skipped.
-torch_environment() {
-  local venv=${1:?a folder} stamp
-  stamp="$venv/.installed-$(echo "${TENON_TEST_TORCH[*]}" | sha256sum | cut -c1-16)"
+# torch_environment FOLDER: the same with PyTorch.
+torch_environment() { optional_environment "$1" tenon.torch PyTorch "${TENON_TEST_TORCH[@]}"; }
+# jax_environment FOLDER: the same with JAX.
+jax_environment() { optional_environment "$1" "derivatives against JAX" JAX "${TENON_TEST_JAX[@]}"; }
+
+# optional_environment FOLDER TESTS LIBRARY PACKAGE...: a virtual environment, made again whenever
+# the packages change. Where they cannot be installed, a line says so, and the tests are skipped.
+optional_environment() {
+  local venv=${1:?a folder} tests=$2 library=$3 stamp; shift 3
+  stamp="$venv/.installed-$(echo "$*" | sha256sum | cut -c1-16)"
   [ -e "$stamp" ] && return 0
   rm -rf "$venv"
   python3 -m venv "$venv"
-  if "$venv/bin/pip" install -q --disable-pip-version-check "${TENON_TEST_TORCH[@]}" >"$venv.log" 2>&1; then
+  if "$venv/bin/pip" install -q --disable-pip-version-check "$@" >"$venv.log" 2>&1; then
     rm -f "$venv.log"
     touch "$stamp"
   else
     rm -rf "$venv"
-    echo "the tests of tenon.torch are skipped: PyTorch cannot be installed ($venv.log)" >&2
+    echo "the tests of $tests are skipped: $library cannot be installed ($venv.log)" >&2
   fi
 }
 

@@ -15,7 +15,8 @@ constexpr tenon_pass_option_def_t kOptions[] = {
      TENON_ATTR_STRING,
      0,
      {}},
-    {str("size"), str("the number of samples, or the name of a symbol"), TENON_ATTR_STRING, 0, {}}};
+    {str("size"), str("the number of samples, or the name of a symbol"), TENON_ATTR_STRING, 0,
+     str("samples")}};
 constexpr tenon_str_t kStatistics[] = {str("looped")};
 
 // The symbol of this name, new if there is none.
@@ -148,11 +149,10 @@ graph @g(%x: f32[2], %y: f32[2]) -> (z: f32[]) {
 }
 )";
 constexpr std::string_view kAfter = R"(tenon.tir 1
-graph @g(%x: f32[3, 2], %y: f32[2]) -> (z: f32[3]) {
-  %0 = broadcast(%y) {shape = [3, 2], dims = [1]} : f32[3, 2]
-  %1 = mul(%x, %0) : f32[3, 2]
-  %2 = reduce_sum(%1) {dims = [1]} : f32[3]
-  yield %2
+graph @g<samples>(%x: f32[samples, 2], %y: f32[samples, 2]) -> (z: f32[samples]) {
+  %0 = mul(%x, %y) : f32[samples, 2]
+  %1 = reduce_sum(%0) {dims = [1]} : f32[samples]
+  yield %1
 }
 )";
 
@@ -163,8 +163,8 @@ constexpr auto kPass =
             "outputs have it. Other inputs are shared by the samples. A loop whose samples end at "
             "different iterations runs until the last one; a branch that differs between samples "
             "and is not cheap, and an op that knows one sample only, become a loop over them; so "
-            "does the whole graph "
-            "where a size inside differs between samples.")
+            "does the whole graph where a size inside differs between samples. "
+            "`batch{of=x, size=8}` makes eight samples of x.")
         .example(kBefore, kAfter)
         .options(kOptions)
         .statistics(kStatistics)

@@ -178,12 +178,11 @@ Status push_call(Builder& b, const Node& node, ValueMap* tangents) {
   const tenon_node_t first = next_node(node.graph());
   std::vector<Value> made;
   TENON_TRY(clone(b, regions_of(node)[0], node.operands(), {}, &made));
-  TENON_TRY(push_nodes(b, nodes_since(node.graph(), b.raw().region, first), tangents));
-  for (uint32_t r = 0; r < made.size(); ++r) {
-    const Value t = tangent_of(*tangents, made[r]);
-    if (t.valid()) (*tangents)[node.result(r).id()] = t;
-  }
-  return {};
+  const std::vector<Node> nodes = nodes_since(node.graph(), b.raw().region, first);
+  // In place of the call, so that its users follow where a loop inside is replaced.
+  for (uint32_t r = 0; r < made.size(); ++r) TENON_TRY(replace(node.result(r), made[r]));
+  TENON_TRY(erase(node));
+  return push_nodes(b, nodes, made, tangents);
 }
 
 Status pull_call(Builder& b, const Node& node, const ValueSet& varied,

@@ -42,13 +42,14 @@ graph @g(%x: f32[2]) -> (y: f32[]) {
 )";
 constexpr std::string_view kAfter = R"(tenon.tir 1
 graph @g(%x: f32[2]) -> (y: f32[], d_x: f32[2]) {
-  %0 = mul(%x, %x) : f32[2]
-  %1 = reduce_sum(%0) {dims = [0]} : f32[]
-  %2 = const f32[] 1
-  %3 = broadcast(%2) {shape = [2]} : f32[2]
+  %0 = const f32[] [1]
+  %1 = mul(%x, %x) : f32[2]
+  %2 = reduce_sum(%1) {dims = [0]} : f32[]
+  %3 = broadcast(%0) {shape = dims [2]} : f32[2]
   %4 = mul(%3, %x) : f32[2]
-  %5 = add(%4, %4) : f32[2]
-  yield %1, %5
+  %5 = mul(%3, %x) : f32[2]
+  %6 = add(%4, %5) : f32[2]
+  yield %2, %6
 }
 )";
 

@@ -27,7 +27,7 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
     tangents[v.id()] = tangent;
   }
   Builder b(graph, ports.main().id());
-  TENON_TRY(push_nodes(b, nodes, &tangents));
+  TENON_TRY(push_nodes(b, nodes, ports.yields(), &tangents));
   const std::vector<Value> outputs = ports.main().yields();
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!is_differentiable(outputs[i])) continue;

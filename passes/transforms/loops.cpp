@@ -98,7 +98,7 @@ Status push_body(Builder& at, const Loop& loop, const std::vector<uint32_t>& wit
   for (const Value v : loop.captures) {
     if (tangent_of(tangents, v).valid()) inside[v.id()] = tangent_of(tangents, v);
   }
-  TENON_TRY(push_nodes(body.builder(), body.region().nodes(), &inside));
+  TENON_TRY(push_nodes(body.builder(), body.region().nodes(), yields, &inside));
   yields = body.region().yields();  // nested loops were replaced
   std::vector<Value> wider(yields.begin(), yields.begin() + loop.carried);
   for (const uint32_t i : with_tangent)

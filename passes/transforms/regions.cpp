@@ -17,8 +17,33 @@ std::vector<Value> captures_of(const Node& node) {
   return out;
 }
 
-Status push_nodes(Builder& end, const std::vector<Node>& nodes, ValueMap* tangents) {
+namespace {
+
+// The nodes that give floats on which `results` depend. Others need no tangents.
+std::vector<bool> leading_to(const std::vector<Value>& results, const std::vector<Node>& nodes) {
+  std::vector<bool> out(nodes.size());
+  ValueSet used;
+  for (const Value v : results) used.insert(v.id());
+  for (size_t k = nodes.size(); k-- > 0;) {
+    const Node node = nodes[k];
+    for (uint32_t r = 0; r < node.result_count(); ++r) {
+      const Value v = node.result(r);
+      out[k] = out[k] || (used.contains(v.id()) && is_differentiable(v));
+    }
+    if (!out[k]) continue;
+    for (const Value v : node.operands()) used.insert(v.id());
+    for (const Value v : captures_of(node)) used.insert(v.id());
+  }
+  return out;
+}
+
+}  // namespace
+
+Status push_nodes(Builder& end, const std::vector<Node>& nodes, const std::vector<Value>& results,
+                  ValueMap* tangents) {
+  const std::vector<bool> needed = leading_to(results, nodes);
   for (size_t k = 0; k < nodes.size(); ++k) {
+    if (!needed[k]) continue;
     const Node node = nodes[k];
     const auto tangent_of = [&](Value v) {
       const auto at = v.valid() ? tangents->find(v.id()) : tangents->end();

@@ -7,9 +7,10 @@ namespace tenon::passes {
 // The values from outside that the regions of a node use.
 std::vector<Value> captures_of(const Node& node);
 
-// Adds to `tangents` those of the results of nodes. Each node's are built right after it; those of
-// the last one, at `end`.
-Status push_nodes(Builder& end, const std::vector<Node>& nodes, ValueMap* tangents);
+// Adds to `tangents` those of the results of nodes, as far as `results` depend on them. Each node's
+// are built right after it; those of the last one, at `end`.
+Status push_nodes(Builder& end, const std::vector<Node>& nodes, const std::vector<Value>& results,
+                  ValueMap* tangents);
 
 // Tangents of the results of a node with regions. The node is replaced by one that carries tangents
 // along; `tangents` has those of all values so far.

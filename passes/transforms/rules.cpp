@@ -105,7 +105,7 @@ Status push_decomposition(Builder& b, const Node& node, const Declared& d,
   for (uint32_t i = 0; i < tangents.size(); ++i) {
     if (tangents[i].valid()) known[node.operand(i).id()] = tangents[i];
   }
-  TENON_TRY(push_nodes(b, nodes_since(node.graph(), b.raw().region, first), &known));
+  TENON_TRY(push_nodes(b, nodes_since(node.graph(), b.raw().region, first), results, &known));
   for (const Value r : results) {
     const auto at = known.find(r.id());
     out->push_back(at == known.end() ? Value() : at->second);

@@ -3,6 +3,8 @@
 #include <bit>
 #include <numbers>
 
+#include "rules.h"
+
 namespace tenon::passes {
 namespace {
 
@@ -210,8 +212,9 @@ class ForwardChain {
   }
 
   void refuse(const Step& s) {
-    b_.note(fail(TENON_UNIMPLEMENTED, cat("T0410: ", node_.op(), " has no derivative: that of ",
-                                          instructions::name(s.opcode), " is not there")));
+    b_.note(passes::refuse(node_, "T0410",
+                           cat("that of the instruction ", instructions::name(s.opcode),
+                               " is not there")));
   }
 
   Builder& b_;
