@@ -150,7 +150,7 @@ Status pull_by_own_jvp(Builder& b, const Node& node, const Custom& custom,
 // The values after one barrier, together with the cotangents: the work on them begins when the
 // walk back has come here. `seen`: what stands for each of them.
 Status after_barrier(Builder& b, const std::vector<Value>& values, std::vector<Value>* cotangents,
-                      ValueMap* seen) {
+                     ValueMap* seen) {
   std::vector<Value> operands;
   for (const Value v : values) {
     if (v.is_constant() || seen->contains(v.id())) continue;

@@ -83,7 +83,7 @@ inline std::vector<Attr> attributes_of(const Node& node) {
 }
 // The rule `batch` of ops whose results begin with a dim of images or the like, as those operands
 // do that have a bit in `kImages`: samples become more images. All other operands are shared by all
-// images; it is no rule where they differ from sample to sample.
+// images. Where they differ from sample to sample, the rule does not apply.
 template <uint32_t kImages = 1>
 std::vector<Value> batch_images(Builder& b, const Node& node, std::span<const Value> operands,
                                 std::span<const uint8_t> is_batched, Dim size) {

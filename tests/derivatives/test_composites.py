@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tenon
-from tenon import xp
-from tenon._transforms import grad, jvp, vjp, vmap
+from tenon import grad, jvp, vjp, vmap, xp
 from tenon.builder import ops
 from tenon.builder.trace import DIMS, emit
 from tenon.xp._array import Array, value_of

@@ -11,12 +11,11 @@ import itertools
 import mpmath as mp
 import numpy as np
 import pytest
-from tenon import xp
-from tenon._transforms import grad, jvp
+from tenon import grad, jvp, xp
 from tenon.builder import ops
 from tenon.xp._array import Array, value_of
 
-mp.mp.dps = 420  # 1e-160 squared must not vanish beside 1
+mp.mp.dps = 420  # 1e-160 squared must not vanish next to 1
 
 POINTS = [
     0.0, 1e-100, 1e-8, 1e-3, 0.25, 0.5, 0.9999999, 1.0, 1.0000001, 1.5, 2.0, 2.5, 3.0, 4.0, 7.0, 12.0,

@@ -34,18 +34,25 @@ if TYPE_CHECKING:
     from tenon import nn, random, torch, xp
     from tenon import report as report
     from tenon._compile import compile
-    from tenon._control import cond, fori_loop, map, scan, switch, while_loop
-    from tenon._custom import checkpoint, custom_jvp, custom_vjp, stop_gradient
-    from tenon._derivatives import grad, jvp, linear_transpose, linearize, value_and_grad, vjp
     from tenon._eager.programs import EagerCounts, eager_counts
     from tenon._frontend import frontend
-    from tenon._jacobians import hessian, jacfwd, jacrev
     from tenon._op import Op as Op  # not in __all__: `op` makes it
     from tenon._op import op
     from tenon._opcheck import opcheck
     from tenon._pass import graph_pass
+    from tenon._transforms.control import cond, fori_loop, map, scan, switch, while_loop
+    from tenon._transforms.custom import checkpoint, custom_jvp, custom_vjp, stop_gradient
+    from tenon._transforms.derivatives import (
+        grad,
+        jvp,
+        linear_transpose,
+        linearize,
+        value_and_grad,
+        vjp,
+    )
+    from tenon._transforms.jacobians import hessian, jacfwd, jacrev
+    from tenon._transforms.samples import vmap
     from tenon._versions import show_versions
-    from tenon._samples import vmap
     from tenon.logs import set_logs
     from tenon.torch import from_exported as from_exported  # not in __all__: it needs PyTorch
 
@@ -54,40 +61,40 @@ _LATER = {
     "EagerCounts": "_eager.programs",
     "Op": "_op",
     "builder": "",
-    "checkpoint": "_custom",
+    "checkpoint": "_transforms.custom",
     "compile": "_compile",
-    "cond": "_control",
-    "custom_jvp": "_custom",
-    "custom_vjp": "_custom",
+    "cond": "_transforms.control",
+    "custom_jvp": "_transforms.custom",
+    "custom_vjp": "_transforms.custom",
     "eager_counts": "_eager.programs",
-    "fori_loop": "_control",
+    "fori_loop": "_transforms.control",
     "from_exported": "torch",
     "frontend": "_frontend",
-    "grad": "_derivatives",
+    "grad": "_transforms.derivatives",
     "graph_pass": "_pass",
-    "hessian": "_jacobians",
-    "jacfwd": "_jacobians",
-    "jacrev": "_jacobians",
-    "jvp": "_derivatives",
-    "linear_transpose": "_derivatives",
-    "linearize": "_derivatives",
+    "hessian": "_transforms.jacobians",
+    "jacfwd": "_transforms.jacobians",
+    "jacrev": "_transforms.jacobians",
+    "jvp": "_transforms.derivatives",
+    "linear_transpose": "_transforms.derivatives",
+    "linearize": "_transforms.derivatives",
     "logs": "",
-    "map": "_control",
+    "map": "_transforms.control",
     "nn": "",
     "op": "_op",
     "opcheck": "_opcheck",
     "random": "",
     "report": "",
-    "scan": "_control",
+    "scan": "_transforms.control",
     "set_logs": "logs",
     "show_versions": "_versions",
-    "stop_gradient": "_custom",
-    "switch": "_control",
+    "stop_gradient": "_transforms.custom",
+    "switch": "_transforms.control",
     "torch": "",
-    "value_and_grad": "_derivatives",
-    "vjp": "_derivatives",
-    "vmap": "_samples",
-    "while_loop": "_control",
+    "value_and_grad": "_transforms.derivatives",
+    "vjp": "_transforms.derivatives",
+    "vmap": "_transforms.samples",
+    "while_loop": "_transforms.control",
     "xp": "",
 }
 

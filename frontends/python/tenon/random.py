@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from tenon import xp
 from tenon._errors import UsageError
-from tenon._regions import type_text
+from tenon._transforms.regions import type_text
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder.trace import DIMS, DTYPE, F64, STRING, Dim, Value, emit

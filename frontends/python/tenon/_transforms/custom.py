@@ -9,8 +9,16 @@ import threading
 from tenon import xp
 from tenon._compile import Compiled
 from tenon._errors import UsageError
-from tenon._regions import Region, Result, emit_regions, nesting, paths, same_type, type_text
-from tenon._tracing import Tree, array_of, compiled, name_of
+from tenon._transforms.regions import (
+    Region,
+    Result,
+    emit_regions,
+    nesting,
+    paths,
+    same_type,
+    type_text,
+)
+from tenon._transforms.tracing import Tree, array_of, compiled, name_of
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder.trace import STRING, Value, active, emit

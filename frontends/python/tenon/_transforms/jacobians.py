@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tenon import xp
-from tenon._derivatives import jvp, require_float, vjp
 from tenon._errors import UsageError
-from tenon._samples import vmap
-from tenon._tracing import Tree, array_of, compiled
+from tenon._transforms.derivatives import jvp, require_float, vjp
+from tenon._transforms.samples import vmap
+from tenon._transforms.tracing import Tree, array_of, compiled
 from tenon.builder.trace import Dim
 from tenon.xp._array import Array
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tenon import xp
 from tenon._errors import UsageError
-from tenon._regions import (
+from tenon._transforms.regions import (
     CODE,
     Leaf,
     Region,
@@ -21,7 +21,7 @@ from tenon._regions import (
     slice_type,
     type_text,
 )
-from tenon._tracing import Tree, array_of, at_once
+from tenon._transforms.tracing import Tree, array_of, at_once
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder.trace import DIMS, I64, Value

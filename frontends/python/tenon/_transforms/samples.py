@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenon import xp
 from tenon._errors import UsageError
-from tenon._tracing import Traced, Tree, array_of, compiled, name_of
+from tenon._transforms.tracing import Traced, Tree, array_of, compiled, name_of
 from tenon.builder.trace import Dim
 from tenon.xp._array import Array
 
