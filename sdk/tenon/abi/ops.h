@@ -217,8 +217,8 @@ typedef struct tenon_op_rules_t {
   tenon_code_t (*pull)(void* self, const tenon_builder_t* builder, tenon_node_t node,
                        const uint8_t* wanted, const tenon_value_t* cotangents,
                        tenon_value_t* out_cotangents);
-  /* The node on operands of which some have a new dim 0 of extent `size`. is_batched: one flag per
-   * operand; out_batched: one per result, whether it has the dim. */
+  /* The node on operands of which some have a new dim 0 of extent `size`; NONE: as decomposed.
+   * is_batched: one flag per operand; out_batched: one per result, whether it has the dim. */
   tenon_code_t (*batch)(void* self, const tenon_builder_t* builder, tenon_node_t node,
                         const tenon_value_t* operands, const uint8_t* is_batched, tenon_dim_t size,
                         tenon_value_t* out_results, uint8_t* out_batched);
