@@ -35,8 +35,8 @@ Status push_branch(const Node& node, Region region, const ValueMap& tangents, Br
   for (const Value v : captures_of(node)) {
     if (tangent_of(tangents, v).valid()) inside[v.id()] = tangent_of(tangents, v);
   }
-  TENON_TRY(push_nodes(branch->body.builder(), branch->body.region().nodes(), branch->yields,
-                       &inside));
+  TENON_TRY(
+      push_nodes(branch->body.builder(), branch->body.region().nodes(), branch->yields, &inside));
   branch->yields = branch->body.region().yields();
   for (const Value v : branch->yields) branch->tangents.push_back(tangent_of(inside, v));
   return {};

@@ -206,9 +206,9 @@ class ForwardChain {
   }
 
   void refuse(const Step& s) {
-    b_.note(passes::refuse(node_, "T0410",
-                           cat("that of the instruction ", instructions::name(s.opcode),
-                               " is not there")));
+    b_.note(passes::refuse(
+        node_, "T0410",
+        cat("that of the instruction ", instructions::name(s.opcode), " is not there")));
   }
 
   Builder& b_;
