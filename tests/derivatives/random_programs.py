@@ -105,7 +105,10 @@ def outcome(program: Program, case: Case) -> str:
 
 
 def kind_of(problem: str) -> str:
-    return problem.partition(" at ")[0] if problem[:1].isalpha() else "wrong"
+    """What a smaller program has to share."""
+    if not problem:
+        return "right"
+    return problem.partition(" at ")[0] if problem[0].isalpha() else "wrong"
 
 
 def report(case: Case, problem: str) -> None:
