@@ -165,23 +165,16 @@ Status pull_by_rule(Builder& b, const Node& node, const Declared& d,
   return {};
 }
 
-// Erases what depends on stand-ins and is unused: also what pulling a composite through its
-// decomposition left.
-void erase_dependents(const std::vector<Node>& nodes, const std::vector<Value>& stand_ins) {
-  ValueSet values;
-  for (const Value v : stand_ins) {
-    if (v.valid()) values.insert(v.id());
+// Erases what was made since and nothing uses, such as steps of derivatives that turned out to be
+// 1. It would keep the stand-ins of a rule for tangents.
+void erase_unused_since(const Builder& b, tenon_node_t first, const std::vector<Value>& kept) {
+  std::unordered_set<tenon_node_t> makers;
+  for (const Value v : kept) {
+    if (v.valid() && v.node()) makers.insert(v.node().id());
   }
-  std::vector<Node> dependents;
-  for (const Node& node : nodes) {
-    if (node.erased()) continue;
-    bool depends = node.result_count() > 0 && values.contains(node.result().id());
-    for (const Value v : node.operands()) depends = depends || (v && values.contains(v.id()));
-    if (!depends) continue;
-    for (uint32_t r = 0; r < node.result_count(); ++r) values.insert(node.result(r).id());
-    dependents.push_back(node);
-  }
-  erase_unused(dependents);
+  std::vector<Node> nodes = nodes_since(b.graph(), b.raw().region, first);
+  std::erase_if(nodes, [&](const Node& node) { return makers.contains(node.id()); });
+  erase_unused(nodes);
 }
 
 // The rule for tangents is linear in them. It is built on stand-ins for the tangents; what depends
@@ -207,8 +200,7 @@ Status pull_by_jvp(Builder& b, const Node& node, const Declared& d,
   for (uint32_t r = 0; r < tangents.size(); ++r) sums.add(tangents[r], cotangents[r]);
   TENON_TRY(sums.walk(made, linear));
   for (const Value v : stand_ins) out->push_back(v.valid() ? sums.of(v) : Value());
-  erase_unused(made);
-  erase_dependents(nodes_since(node.graph(), b.raw().region, first), stand_ins);
+  erase_unused_since(b, first, *out);
   for (const Value v : stand_ins) {
     if (v.valid() && !v.node().erased())
       return refuse(node, "T0410", "its rule for tangents is not linear in them");
@@ -236,7 +228,7 @@ Status pull_decomposition(Builder& b, const Node& node, const Declared& d,
     const bool take = wanted[i] != 0 && taken.insert(node.operand(i).id()).second;
     out->push_back(take ? sums.of(node.operand(i)) : Value());
   }
-  erase_unused(made);  // they would keep stand-ins of a rule for tangents
+  erase_unused_since(b, first, *out);
   return b.status();
 }
 
