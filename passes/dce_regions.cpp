@@ -51,7 +51,8 @@ class Needs {
     }
     const std::vector<Node> nodes = region.nodes();
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      bool used = !is_removable(op_of(*node));
+      // A type may mention a symbol that the node defines: it stays, as its operands do.
+      bool used = !is_removable(op_of(*node)) || node->view().symbol_count != 0;
       for (uint32_t r = 0; r < node->result_count(); ++r)
         used = used || live.contains(node->result(r).id());
       if (!used) continue;
