@@ -177,6 +177,17 @@ void erase_unused_since(const Builder& b, tenon_node_t first, const std::vector<
   erase_unused(nodes);
 }
 
+// A rule may ask for sizes of what depends on the tangents: for them, zeros of the same sizes do.
+void take_sizes_elsewhere(const std::vector<Node>& nodes, const ValueSet& linear) {
+  for (const Node& node : nodes) {
+    if (!node.is("dim_size") || !linear.contains(node.operand(0).id())) continue;
+    Builder here = Builder::before(node);
+    const Value size =
+        here.build("dim_size", {zeros_like(here, node.operand(0))}, {{"dim", node.i64("dim")}});
+    if (here.status().ok() && replace(node.result(), size).ok()) (void)erase(node);
+  }
+}
+
 // The rule for tangents is linear in them. It is built on stand-ins for the tangents; what depends
 // on these is transposed and erased.
 Status pull_by_jvp(Builder& b, const Node& node, const Declared& d,
@@ -194,8 +205,10 @@ Status pull_by_jvp(Builder& b, const Node& node, const Declared& d,
   std::vector<Value> tangents;
   TENON_TRY(b.status());
   TENON_TRY(push_by_rule(b, node, d, stand_ins, &tangents));
-  const std::vector<Node> made = nodes_since(node.graph(), b.raw().region, first);
+  std::vector<Node> made = nodes_since(node.graph(), b.raw().region, first);
   mark_varied(made, &linear);
+  take_sizes_elsewhere(made, linear);
+  std::erase_if(made, [](const Node& one) { return one.erased(); });
   Cotangents sums(b);
   for (uint32_t r = 0; r < tangents.size(); ++r) sums.add(tangents[r], cotangents[r]);
   TENON_TRY(sums.walk(made, linear));
