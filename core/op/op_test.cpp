@@ -79,7 +79,14 @@ TEST_F(RegistryTest, RefusesBadDeclarations) {
                                                   .partials = &kPartial,
                                                   .partial_count = 1,
                                                   .partial_bytes = sizeof(tenon_partial_t)};
-  refuses([](auto& d) { d.rules = &kTwoValues; }, "leaves 2 values and not one");
+  static constexpr uint32_t kFirst[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0)};
+  refuses([](auto& d) { d.rules = &kTwoValues; }, "those of its scalar program");
+  refuses(
+      [](auto& d) {
+        d.scalar = kFirst, d.scalar_words = 1;
+        d.rules = &kTwoValues;
+      },
+      "leaves 2 values and not one");
   static constexpr uint32_t kReadsResult[] = {TENON_SCALAR_WORD(TENON_S_RESULT, 0)};
   refuses([](auto& d) { d.scalar = kReadsResult, d.scalar_words = 1; }, "no such instruction");
   EXPECT_TRUE(declare(good).ok());

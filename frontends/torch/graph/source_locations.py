@@ -108,4 +108,5 @@ def of_user(frames: Iterable[tuple[str, int]]) -> tuple[str, int] | None:
     """The innermost of some frames that is in neither torch nor Tenon; the innermost one if all are."""
     listed = list(frames)
     own = [frame for frame in listed if not frame[0].startswith(_LIBRARIES)]
-    return (own or listed or [None])[-1]
+    usable = own or listed
+    return usable[-1] if usable else None

@@ -31,12 +31,12 @@ class WalkTrace(GraphTrace):
             str, Value
         ] = {}  # those that are elements, and become sizes when one is asked for
 
-    def symbol(self, name: object, hint: int) -> Size:
+    def symbol(self, name: object, hint: int, text: str = "") -> Size:
         if name in self.read and name not in self.found:
             self.found[str(name)] = ops.one("dim_from_scalar", self.read[str(name)]).shape[0]
         if name in self.found:
             return self.found[str(name)]
-        return super().symbol(self.names.get(str(name), name), hint)
+        return super().symbol(self.names.get(str(name), name), hint, text)
 
     def learn(self, theirs: Sequence[Any], ours: Sequence[Size]) -> None:
         """Symbols that data decides are what the first value with them has."""

@@ -552,7 +552,9 @@ void bind_trace(nb::module_& m) {
            nb::sig("def dim_parts(self, dim: int) -> tuple[int, int, int, int, str]"))
       .def("finish", &Trace::finish, "values"_a, "names"_a)
       .def("transform", &Trace::transform, "values"_a, "names"_a, "passes"_a)
-      .def("inline", &Trace::inline_graph, "graph"_a, "values"_a)
+      .def("inline", &Trace::inline_graph, "graph"_a, "values"_a,
+           nb::sig("def inline(self, graph: Trace, values: Sequence[int]) -> "
+                   "list[tuple[int, str, tuple[int, ...]]]"))
       .def("finish_for_host", &Trace::finish_for_host, "values"_a, "names"_a)
       .def("text", &Trace::text)
       .def("nodes", &Trace::nodes)

@@ -212,12 +212,17 @@ def scan(
         x = cut.build(values[count:])
         return _carried_part(f(carry.build(values[:count]), x), "scan")
 
-    for _ in range(count + 1):
+    def attempt() -> tuple[list[Value], Region, list[Tree]]:
         types = [*carry.values, *(slice_type(v) for v in slices)]
         made = Region(types, body, [*carry.types])
-        trees = [Tree(part, "y") for part in made.result.tree.build(made.result.tree.leaves)]
+        parts = made.result.tree.build(made.result.tree.leaves)
+        return types, made, [Tree(part, "y") for part in parts]
+
+    types, made, trees = attempt()
+    for _ in range(count):
         if len(trees[0].leaves) != count or not carry.adopt(made, count):
             break
+        types, made, trees = attempt()
     made = _fitted(made, types, body, carry)
     carry.check(made, trees[0])
     attrs = (("carry", I64, count), ("length", DIMS, (size,)), ("reverse", I64, int(reverse)))
@@ -250,11 +255,14 @@ def while_loop(condition: Any, body: Any, init: Any, /) -> Any:
     def again(*values: Array) -> Any:
         return body(carry.build(values))
 
-    for _ in range(len(carry.values) + 1):
-        made = Region(carry.values, again, [*carry.types])
-        tree = made.result.tree
-        if len(tree.leaves) != len(carry.values) or not carry.adopt(made, len(carry.values)):
+    made = Region(carry.values, again, [*carry.types])
+    for _ in range(len(carry.values)):
+        if len(made.result.tree.leaves) != len(carry.values):
             break
+        if not carry.adopt(made, len(carry.values)):
+            break
+        made = Region(carry.values, again, [*carry.types])
+    tree = made.result.tree
     carry.check(_fitted(made, carry.values, again, carry), tree)
     made = _fitted(made, carry.values, again, carry)
     holds = Region(carry.values, lambda *values: condition(carry.build(values)))

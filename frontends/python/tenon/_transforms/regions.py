@@ -45,7 +45,7 @@ def nesting(structure: Any) -> str:
         return repr(extra)
     inner = [nesting(p) for p in parts]
     if kind is dict:
-        return "{" + ", ".join(f"{k!r}: {p}" for k, p in zip(extra, inner)) + "}"
+        return "{" + ", ".join(f"{k!r}: {p}" for k, p in zip(extra or (), inner)) + "}"
     if kind is list:
         return "[" + ", ".join(inner) + "]"
     name = kind.__name__ if isinstance(kind, type) and kind is not tuple else ""
