@@ -368,6 +368,9 @@ void keep_exception(PyObject* exception) {
 }
 
 void raise_failure(tenon_code_t code) {
+  // end_queues cancels what threads do. They end with the process: an exception would be printed
+  // while the interpreter goes.
+  if (code == TENON_CANCELLED && !g_forked && queues().ended && !is_main_thread()) away([] {});
   if (PyObject* kept = std::exchange(t_exception, nullptr); kept != nullptr) {
     if (code == TENON_CANCELLED) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(kept)), kept);
     Py_DECREF(kept);
