@@ -1,5 +1,6 @@
 // Derivatives of call.
 #include <algorithm>
+#include <iterator>
 
 #include "loops.h"
 #include "regions.h"
@@ -113,36 +114,25 @@ Status pull_by_own(Builder& b, const Node& node, const Custom& custom,
   return erase(node);
 }
 
-// The rule for tangents is built on stand-ins, and transposed.
 Status pull_by_own_jvp(Builder& b, const Node& node, const Custom& custom,
                        std::span<const Value> cotangents, const Targets& targets,
                        Cotangents* sums) {
-  const tenon_node_t first = next_node(node.graph());
-  std::vector<Value> arguments = node.operands(), stand_ins(node.operand_count()), made;
-  ValueSet linear;
-  for (uint32_t i = 0; i < node.operand_count(); ++i) {
-    const Value v = node.operand(i);
-    if (!is_differentiable(v)) continue;
-    stand_ins[i] = b.build("broadcast", {b.scalar(v.dtype(), 0)}, {{"shape", v.dims()}});
-    linear.insert(stand_ins[i].id());
-    arguments.push_back(stand_ins[i]);
-  }
-  TENON_TRY(clone(b, custom.jvp, arguments, {}, &made));
-  const std::vector<Node> nodes = nodes_since(node.graph(), b.raw().region, first);
-  mark_varied(nodes, &linear);
-  Cotangents own(b);
-  uint32_t at = 0;
-  for (uint32_t r = 0; r < node.result_count(); ++r) {
-    if (is_differentiable(node.result(r))) own.add(made[at++], cotangents[r]);
-  }
-  TENON_TRY(own.walk(nodes, linear));
-  for (const uint32_t i : targets.operands) sums->add(node.operand(i), own.of(stand_ins[i]));
-  erase_unused(nodes);
-  for (const Value v : stand_ins) {
-    if (v.valid() && !v.node().erased())
-      return refuse(node, "T0410", "its own rule for tangents is not linear in them");
-  }
-  return b.status();
+  std::vector<uint8_t> wanted;
+  for (const Value v : node.operands()) wanted.push_back(is_differentiable(v) ? 1 : 0);
+  const TangentRule rule = [&](std::span<const Value> tangents, std::vector<Value>* out) -> Status {
+    std::vector<Value> arguments = node.operands(), made;
+    std::copy_if(tangents.begin(), tangents.end(), std::back_inserter(arguments),
+                 [](Value v) { return v.valid(); });
+    TENON_TRY(clone(b, custom.jvp, arguments, {}, &made));
+    uint32_t at = 0;
+    for (uint32_t r = 0; r < node.result_count(); ++r)
+      out->push_back(is_differentiable(node.result(r)) ? made[at++] : Value());
+    return {};
+  };
+  std::vector<Value> pulled;
+  TENON_TRY(pull_by_tangents(b, node, wanted, cotangents, rule, &pulled));
+  for (const uint32_t i : targets.operands) sums->add(node.operand(i), pulled[i]);
+  return {};
 }
 
 // ---- Computed again ----

@@ -1,4 +1,5 @@
 // jvp: forward mode over the main region.
+#include "loops.h"
 #include "regions.h"
 #include "transform.h"
 
@@ -31,9 +32,8 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
   const std::vector<Value> outputs = ports.main().yields();
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!is_differentiable(outputs[i])) continue;
-    const auto at = tangents.find(outputs[i].id());
-    const Value tangent =
-        at != tangents.end() && at->second.valid() ? at->second : zeros_like(b, outputs[i]);
+    const Value found = tangent_of(tangents, outputs[i]);
+    const Value tangent = found.valid() ? found : zeros_like(b, outputs[i]);
     TENON_TRY(b.status());
     ports.add_output(ports.name(i) + "_t", tangent);
   }

@@ -1,5 +1,7 @@
 #include "loops.h"
 
+#include <algorithm>
+
 #include "regions.h"
 
 namespace tenon::passes {

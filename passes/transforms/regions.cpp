@@ -45,17 +45,13 @@ Status push_nodes(Builder& end, const std::vector<Node>& nodes, const std::vecto
   for (size_t k = 0; k < nodes.size(); ++k) {
     if (!needed[k]) continue;
     const Node node = nodes[k];
-    const auto tangent_of = [&](Value v) {
-      const auto at = v.valid() ? tangents->find(v.id()) : tangents->end();
-      return at == tangents->end() ? Value() : at->second;
-    };
     std::vector<Value> given;
     bool any = false;
     for (const Value v : node.operands()) {
-      given.push_back(tangent_of(v));
+      given.push_back(tangent_of(*tangents, v));
       any = any || given.back().valid();
     }
-    for (const Value v : captures_of(node)) any = any || tangent_of(v).valid();
+    for (const Value v : captures_of(node)) any = any || tangent_of(*tangents, v).valid();
     if (!any) continue;
     const tenon_node_t next = k + 1 < nodes.size() ? nodes[k + 1].id() : end.raw().before;
     Builder b(tenon_builder_t{node.graph(), end.raw().region, next, node.view().loc});

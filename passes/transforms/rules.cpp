@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "loops.h"
 #include "regions.h"
 #include "scalar_derivative.h"
 
@@ -54,14 +55,6 @@ Status push_scalar(Builder& b, const Node& node, const Declared& d, std::span<co
   return b.status();
 }
 
-// The node with other operands.
-Node rebuilt(Builder& b, const Node& node, const std::vector<Value>& operands) {
-  const tenon_node_view_t view = node.view();
-  std::vector<Attr> attrs;
-  for (uint32_t i = 0; i < view.attr_count; ++i) attrs.push_back(Attr(view.attrs[i]));
-  return b.build_node(node.op(), operands, attrs);
-}
-
 Status push_linear(Builder& b, const Node& node, const Declared& d, std::span<const Value> tangents,
                    std::vector<Value>* out) {
   std::vector<Value> operands = node.operands();
@@ -73,7 +66,7 @@ Status push_linear(Builder& b, const Node& node, const Declared& d, std::span<co
   }
   out->assign(node.result_count(), Value());
   const auto add = [&](const std::vector<Value>& with) {
-    const Node made = rebuilt(b, node, with);
+    const Node made = b.build_node(node.op(), with, attributes_without(node, {}));
     for (uint32_t r = 0; r < out->size() && b.status().ok(); ++r) {
       Value& sum = (*out)[r];
       sum = sum.valid() ? b.build("add", {sum, made.result(r)}) : made.result(r);
@@ -188,37 +181,13 @@ void take_sizes_elsewhere(const std::vector<Node>& nodes, const ValueSet& linear
   }
 }
 
-// The rule for tangents is linear in them. It is built on stand-ins for the tangents; what depends
-// on these is transposed and erased.
 Status pull_by_jvp(Builder& b, const Node& node, const Declared& d,
                    const std::vector<uint8_t>& wanted, std::span<const Value> cotangents,
                    std::vector<Value>* out) {
-  const tenon_node_t first = next_node(node.graph());
-  std::vector<Value> stand_ins(wanted.size());
-  ValueSet linear;
-  for (uint32_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i] == 0) continue;
-    stand_ins[i] = b.build("broadcast", {b.scalar(node.operand(i).dtype(), 0)},
-                           {{"shape", node.operand(i).dims()}});
-    linear.insert(stand_ins[i].id());
-  }
-  std::vector<Value> tangents;
-  TENON_TRY(b.status());
-  TENON_TRY(push_by_rule(b, node, d, stand_ins, &tangents));
-  std::vector<Node> made = nodes_since(node.graph(), b.raw().region, first);
-  mark_varied(made, &linear);
-  take_sizes_elsewhere(made, linear);
-  std::erase_if(made, [](const Node& one) { return one.erased(); });
-  Cotangents sums(b);
-  for (uint32_t r = 0; r < tangents.size(); ++r) sums.add(tangents[r], cotangents[r]);
-  TENON_TRY(sums.walk(made, linear));
-  for (const Value v : stand_ins) out->push_back(v.valid() ? sums.of(v) : Value());
-  erase_unused_since(b, first, *out);
-  for (const Value v : stand_ins) {
-    if (v.valid() && !v.node().erased())
-      return refuse(node, "T0410", "its rule for tangents is not linear in them");
-  }
-  return b.status();
+  const TangentRule rule = [&](std::span<const Value> tangents, std::vector<Value>* made) {
+    return push_by_rule(b, node, d, tangents, made);
+  };
+  return pull_by_tangents(b, node, wanted, cotangents, rule, out);
 }
 
 Status pull_decomposition(Builder& b, const Node& node, const Declared& d,
@@ -306,6 +275,37 @@ Status pull_node(Builder& b, const Node& node, const std::vector<uint8_t>& wante
   if (d.has(&tenon_op_rules_t::jvp)) return pull_by_jvp(b, node, d, wanted, cotangents, out);
   if (op->decompose != nullptr) return pull_decomposition(b, node, d, wanted, cotangents, out);
   return refuse_derivative(node, d);
+}
+
+Status pull_by_tangents(Builder& b, const Node& node, const std::vector<uint8_t>& wanted,
+                        std::span<const Value> cotangents, const TangentRule& rule,
+                        std::vector<Value>* out) {
+  const tenon_node_t first = next_node(node.graph());
+  std::vector<Value> stand_ins(wanted.size());
+  ValueSet linear;
+  for (uint32_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == 0) continue;
+    stand_ins[i] = b.build("broadcast", {b.scalar(node.operand(i).dtype(), 0)},
+                           {{"shape", node.operand(i).dims()}});
+    linear.insert(stand_ins[i].id());
+  }
+  std::vector<Value> tangents;
+  TENON_TRY(b.status());
+  TENON_TRY(rule(stand_ins, &tangents));
+  std::vector<Node> made = nodes_since(node.graph(), b.raw().region, first);
+  mark_varied(made, &linear);
+  take_sizes_elsewhere(made, linear);
+  std::erase_if(made, [](const Node& one) { return one.erased(); });
+  Cotangents sums(b);
+  for (uint32_t r = 0; r < tangents.size(); ++r) sums.add(tangents[r], cotangents[r]);
+  TENON_TRY(sums.walk(made, linear));
+  for (const Value v : stand_ins) out->push_back(v.valid() ? sums.of(v) : Value());
+  erase_unused_since(b, first, *out);
+  for (const Value v : stand_ins) {
+    if (v.valid() && !v.node().erased())
+      return refuse(node, "T0410", "its rule for tangents is not linear in them");
+  }
+  return b.status();
 }
 
 void mark_varied(const std::vector<Node>& nodes, ValueSet* varied) {

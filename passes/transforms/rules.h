@@ -1,5 +1,6 @@
 // Tangents and cotangents of single nodes, by the rules of their ops; and walks over many nodes.
 #pragma once
+#include <functional>
 #include <tenon/cpp/rules.hpp>
 #include <unordered_map>
 #include <unordered_set>
@@ -28,6 +29,14 @@ Status push_node(Builder& b, const Node& node, std::span<const Value> tangents,
 // The cotangents of a node's operands. `wanted`: one per operand.
 Status pull_node(Builder& b, const Node& node, const std::vector<uint8_t>& wanted,
                  std::span<const Value> cotangents, std::vector<Value>* out);
+
+// Makes tangents of a node's results from those of its operands, and is linear in them.
+using TangentRule = std::function<Status(std::span<const Value> tangents, std::vector<Value>* out)>;
+// The cotangents of a node's operands by a rule for tangents. The rule is built on stand-ins for
+// the tangents of wanted operands; what depends on these is transposed and erased.
+Status pull_by_tangents(Builder& b, const Node& node, const std::vector<uint8_t>& wanted,
+                        std::span<const Value> cotangents, const TangentRule& rule,
+                        std::vector<Value>* out);
 
 // Adds to `varied` the results that depend on values in it.
 void mark_varied(const std::vector<Node>& nodes, ValueSet* varied);
