@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <list>
 #include <optional>
 
 #include "core/base/checked.h"
@@ -77,7 +78,8 @@ struct Query {
   tenon_infer_t abi = {};
   KnownCache* cache;
   int depth = 0;
-  std::deque<std::vector<Dim>> answers;  // borrowed by the op until the call returns
+  // Borrowed by the op until the call returns. A list, since an empty one allocates nothing.
+  std::list<std::vector<Dim>> answers;
   std::vector<ir::TypeDraft> results;
   std::vector<ir::DimFact> facts;
   Status failure;
@@ -235,7 +237,8 @@ Status check_operands(const Graph& graph, const tenon_op_def_t& def,
     return error(TENON_INVALID_ARGUMENT, "T0309", "{} takes {} operands; {} are given",
                  from_abi_str(def.name), wanted, operands.size());
   }
-  std::unordered_map<uint32_t, std::pair<tenon_dtype_t, size_t>> groups;
+  // By group: the first operand of it. Few ops have a group, and hardly any two.
+  std::vector<std::pair<uint32_t, size_t>> groups;
   for (size_t i = 0; i < operands.size(); ++i) {
     const tenon_operand_def_t& o = def.operands[std::min<size_t>(i, def.operand_count - 1)];
     const std::string_view name = from_abi_str(o.name);
@@ -262,11 +265,15 @@ Status check_operands(const Graph& graph, const tenon_op_def_t& def,
                    o.rank_max);
     }
     if (o.dtype_group == 0) continue;
-    const auto [it, first] = groups.try_emplace(o.dtype_group, type.dtype, i);
-    if (!first && it->second.first != type.dtype) {
+    const auto known = std::find_if(groups.begin(), groups.end(),
+                                    [&](const auto& g) { return g.first == o.dtype_group; });
+    if (known == groups.end()) {
+      groups.emplace_back(o.dtype_group, i);
+    } else if (graph.type(operands[known->second]).dtype != type.dtype) {
       return error(TENON_INVALID_ARGUMENT, "T0310",
                    "{}: operands {} and {} have element types {} and {}, which must be equal",
-                   from_abi_str(def.name), it->second.second, i, ir::dtype_name(it->second.first),
+                   from_abi_str(def.name), known->second, i,
+                   ir::dtype_name(graph.type(operands[known->second]).dtype),
                    ir::dtype_name(type.dtype));
     }
   }
