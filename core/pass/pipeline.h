@@ -17,7 +17,7 @@ namespace tenon::pass {
 inline constexpr std::string_view kStandardPipeline =
     "canonicalize,cse,compose-activations,compose-norms,fold,canonicalize,cse,compose-attention,"
     "dce,"
-    "legalize,fold,canonicalize,cse,dce";
+    "legalize,compose-quantised,fold,canonicalize,cse,dce";
 
 struct OptionText {
   std::string name, value;

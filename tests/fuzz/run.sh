@@ -15,4 +15,5 @@ rm -rf "$folder/short"; mkdir "$folder/short"  # a corpus left from an earlier r
 # inputs are left out, and addresses are fixed where that is permitted. Only finds are printed: the
 # log of coverage would hide them.
 fixed=(); setarch -R true 2>/dev/null && fixed=(setarch -R)
-exec "${fixed[@]}" "$target" "${limits[@]}" -runs="$runs" -seed=1 -use_cmp=0 -verbosity=0 "$folder/short" "$@"
+exec "${fixed[@]}" "$target" "${limits[@]}" -runs="$runs" -seed=1 -use_cmp=0 -verbosity=0 -print_funcs=0 \
+  "$folder/short" "$@"

@@ -65,6 +65,57 @@ def test_exported(name, flow):
     near(tenon.from_exported(program, "cpu")(x)[0], want)
 
 
+@chosen(list(FLOWS), 2)
+@pytest.mark.parametrize("options", [{}, {"freezing": True}], ids=["arguments", "constants"])
+def test_compiled(name, flow, options):
+    net, draw = network(name)
+    net = FLOWS[flow](net, draw)
+    x = draw()
+    compiled = torch.compile(net, backend="tenon", options=options, fullgraph=True)
+    with torch.no_grad():
+        near(compiled(x), net(x))
+    torch._dynamo.reset()
+
+
+def test_a_changed_weight_of_a_frozen_program_is_refused():
+    net, draw = network("mlp")
+    net = FLOWS["dynamic_8"](net, draw)
+    x = draw()
+    compiled = torch.compile(net, backend="tenon", options={"freezing": True})
+    with torch.no_grad():
+        near(compiled(x), net(x))
+        net[0].weight.scale.mul_(2)
+        with pytest.raises(tenon.UsageError, match="T0641"):
+            compiled(x)
+    torch._dynamo.reset()
+
+
+class Wide(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 256)
+
+    def forward(self, x):
+        return self.b(torch.nn.functional.gelu(self.a(x)))
+
+
+@pytest.mark.parametrize("flow", list(FLOWS))
+@pytest.mark.parametrize("rows", [1, 32])
+def test_weights_keep_their_bits(flow, rows, tmp_path):
+    draw = lambda: torch.randn(rows, 256)  # noqa: E731
+    net = FLOWS[flow](Wide().eval(), draw)
+    x = draw()
+    with torch.no_grad():
+        want = net(x)
+        model = tenon.from_exported(torch.export.export(net, (x,)), "cpu")
+    near(model(x)[0], want)
+    model.save(tmp_path / "net.tpk")
+    # A byte for each weight, as torch keeps them, and with groups of 8 a scale of 4 bytes for each.
+    weights = 2 * 256 * 1024 * (1.5 if "weights_4" in flow else 1)
+    assert (tmp_path / "net.tpk").stat().st_size < 1.1 * weights + CODE_BYTES
+    assert model.info["constant_bytes"] < 1.1 * weights
+
+
 @chosen(["static_u8", "static_s8"], 1)
 def test_through_onnx(name, flow, tmp_path):
     pytest.importorskip("onnxscript", reason="torch exports no ONNX without onnxscript")

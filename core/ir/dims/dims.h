@@ -202,7 +202,7 @@ class DimTable {
   LawResult floordiv_of_choice(const DimPoly& rest, int64_t d);
   LawResult floordiv_of_shared_atoms(const DimPoly& rest, const DimPoly& d);
   void flatten(AtomKind kind, const DimPoly& p, std::vector<DimPoly>* parts) const;
-  void drop_beaten(bool is_min, std::vector<DimPoly>* parts) const;
+  void drop_beaten(bool is_min, size_t before, std::vector<DimPoly>* parts) const;
   static DimPoly shared_part(const std::vector<DimPoly>& parts);
 
   Result<DimPoly> make_poly(uint32_t op, const DimPoly& a, const DimPoly& b);

@@ -553,8 +553,9 @@ void DimTable::flatten(AtomKind kind, const DimPoly& p, std::vector<DimPoly>* pa
   parts->insert(parts->end(), inner.begin(), inner.end());
 }
 
-// Drops the arguments that another argument always beats.
-void DimTable::drop_beaten(bool is_min, std::vector<DimPoly>* parts) const {
+// Drops the arguments that another argument always beats. The first `before` are those of one operand,
+// the others those of the other one: many of one operand were compared when it was made.
+void DimTable::drop_beaten(bool is_min, size_t before, std::vector<DimPoly>* parts) const {
   const bool proofs = parts->size() <= kComparedMax;
   std::vector<DimPoly> kept;
   std::vector<bool> gone(parts->size());  // beats no other part any more: proofs are bounded, and
@@ -562,7 +563,7 @@ void DimTable::drop_beaten(bool is_min, std::vector<DimPoly>* parts) const {
   for (size_t i = 0; i < parts->size(); ++i) {
     bool beaten = false;
     for (size_t j = 0; j < parts->size() && !beaten; ++j) {
-      if (i == j || gone[j]) continue;
+      if (i == j || gone[j] || (!proofs && (i < before) == (j < before))) continue;
       const DimPoly &mine = (*parts)[i], &other = (*parts)[j];
       const MaybePoly diff = is_min ? add(mine, other, -1) : add(other, mine, -1);
       const MaybePoly back = diff ? mul(*diff, DimPoly{-1, {}}) : MaybePoly();
@@ -597,9 +598,10 @@ Result<DimPoly> DimTable::make_min_max(bool is_min, const DimPoly& a, const DimP
   const AtomKind kind = is_min ? AtomKind::kMin : AtomKind::kMax;
   std::vector<DimPoly> parts;
   flatten(kind, a, &parts);
+  const size_t before = parts.size();
   flatten(kind, b, &parts);
   if (parts.size() > kDimTermsMax) return too_large("arguments of min or max", kDimTermsMax);
-  drop_beaten(is_min, &parts);
+  drop_beaten(is_min, before, &parts);
   if (parts.size() == 1) return parts[0];
   const DimPoly outside = shared_part(parts);
   std::vector<Dim> args;

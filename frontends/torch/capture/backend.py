@@ -11,6 +11,7 @@ from tenon.builder import host
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ..decompositions.checked import keep_checks
 from ..decompositions.flex import take_apart
@@ -26,7 +27,7 @@ from .threads import share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
 log = logging.getLogger("tenon.torch")
@@ -64,7 +65,7 @@ def backend(
 
     keep_checks(gm)
     take_apart(gm)
-    parameters = _parameters(gm, example_inputs)
+    parameters, count = _parameters(gm, example_inputs)
     frozen = parameters if chosen.freezing else {}
     stable = {i: t for i, t in parameters.items() if chosen.stable and is_cacheable(t)}
     floats = has_floats(gm)
@@ -77,10 +78,10 @@ def backend(
 
     def compiler(kind: str) -> Any:
         def compile(graph: fx.GraphModule, inputs: Sequence[Any]) -> aot_cache.Code:
-            names = _matching(graph, frozen, len(example_inputs)) if kind == "inference" else {}
+            names = _matching(graph, frozen, count) if kind == "inference" else {}
             constants = {name: frozen[i] for name, i in names.items()}
             used.update({i: frozen[i] for i in names.values()})
-            known = _matching(graph, stable, len(example_inputs)) if kind == "inference" else {}
+            known = _matching(graph, stable, count) if kind == "inference" else {}
             code = aot_cache.Code(graph, kind, given, frozenset(known))
             code.compile(constants)
             return code
@@ -109,11 +110,12 @@ def _operators(gm: fx.GraphModule) -> int:
 
 
 def _frozen_call(call: Callable[..., Any], frozen: dict[int, torch.Tensor]) -> Callable[..., Any]:
-    """A call that fails once a parameter has changed."""
+    """A call that fails once a parameter has changed. `frozen`: by place among the plain tensors."""
     states = {i: _state(value) for i, value in frozen.items()}
 
     def checked(*args: Any) -> Any:
-        if any(_state(args[i]) != state for i, state in states.items()):
+        given = list(_plain(args))
+        if any(_state(given[i]) != state for i, state in states.items()):
             raise UsageError(
                 "a parameter changed, which the option freezing made a constant: call torch._dynamo.reset() "
                 "to compile again, or leave the option out",
@@ -129,15 +131,27 @@ def _state(value: torch.Tensor) -> tuple[int, int, int]:
     return id(value), value.data_ptr(), 0 if value.is_inference() else value._version
 
 
-def _parameters(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
-    """Parameters and buffers among the inputs of Dynamo's graph, by position."""
+def _plain(values: Iterable[Any]) -> Iterator[Any]:
+    """The values, with wrappers such as torchao's quantised weights taken apart as AOTAutograd does."""
+    for value in values:
+        if is_traceable_wrapper_subclass(value):
+            yield from _plain(getattr(value, name) for name in value.__tensor_flatten__()[0])
+        else:
+            yield value
+
+
+def _parameters(gm: fx.GraphModule, inputs: Sequence[Any]) -> tuple[dict[int, torch.Tensor], int]:
+    """Parameters and buffers by place among the plain inputs of AOTAutograd's graph, and how many those are."""
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     found: dict[int, torch.Tensor] = {}
-    for i, (node, value) in enumerate(zip(placeholders, inputs)):
+    place = 0
+    for node, value in zip(placeholders, inputs):
         static = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")
-        if static is not None and type(value) in (torch.Tensor, torch.nn.Parameter):
-            found[i] = value
-    return found
+        for part in _plain([value]):
+            if static is not None and type(part) in (torch.Tensor, torch.nn.Parameter):
+                found[place] = part
+            place += 1
+    return found, place
 
 
 def _matching(graph: fx.GraphModule, frozen: dict[int, torch.Tensor], count: int) -> dict[str, int]:

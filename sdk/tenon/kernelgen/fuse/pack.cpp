@@ -289,42 +289,54 @@ class Packer {
 
   std::optional<Weights> few_bits(size_t at, ExprId operand) {
     const Stage& s = k_.stages[at];
-    // Narrower vectors widen bytes slowly. Tiles of work items are widened once for many products.
-    const bool slow = !target_.items() && (target_.vector_bytes < 32 || many_rows(s, operand));
+    // Narrower vectors widen bytes slowly.
+    const bool slow = !target_.items() && target_.vector_bytes < 32;
     if (slow || s.reduce.size() != 1 || p_.type(operand) != TENON_F32) return {};
-    const ExprId e = computed(at, operand);
-    if (e == kNone || p_.at(e).kind != X::kOp || p_.at(e).op != TENON_S_MUL) return {};
-    const int64_t sum = *p_.value(p_.axes()[s.reduce[0]].extent);
+    const ExprId stored = computed(at, operand), e = stored == kNone ? operand : stored;
+    if (p_.at(e).kind != X::kOp) return {};
+    Weights w{.axis = s.reduce[0]};
+    if (stored != kNone) w.computed.push_back(p_.at(operand).ref);
+    if (p_.at(e).op != TENON_S_MUL) {
+      w.scale = p_.number(1, TENON_F32);
+      return read_few_bits(at, w, e, operand);
+    }
     for (uint32_t i = 0; i < 2; ++i) {
-      Weights w{.scale = p_.arg(e, i), .axis = s.reduce[0], .computed = {p_.at(operand).ref}};
-      ExprId real = p_.arg(e, 1 - i);
-      if (p_.at(real).kind == X::kOp && p_.at(real).op == TENON_S_SUB) {
-        w.zero = p_.arg(real, 1);
-        real = p_.arg(real, 0);
-      }
-      if (const ExprId from = computed(at, real); from != kNone) {
-        w.computed.push_back(p_.at(real).ref);
-        real = from;
-      }
-      if (p_.at(real).kind != X::kOp || p_.at(real).op != TENON_S_CONVERT) continue;
-      w.q = p_.arg(real, 0);
-      if (p_.type(w.q) != TENON_U8 && p_.type(w.q) != TENON_I8) continue;
-      const int64_t of_scale = block_of(w.scale, w.axis),
-                    of_zero = w.zero == kNone ? INT64_MAX : block_of(w.zero, w.axis);
-      w.block = std::min({of_scale, of_zero, sum});
-      const auto fits = [&](int64_t block) { return block == INT64_MAX || block == w.block; };
-      if (w.block < 8 || sum % w.block != 0 || !fits(of_scale) || !fits(of_zero)) continue;
-      w.nibbles = w.block % 2 == 0 && is_nibble(w.q);
-      if (target_.items()) {
-        // Four bytes have what neighbours take at once, in their low or in their high halves.
-        w.quads = w.nibbles && w.block % 8 == 0;
-        return w;
-      }
-      w.quads = target_.byte_quads && digit_block(w.block) != 0 && is_whole(at, w.zero);
-      if (w.quads && p_.type(w.q) == TENON_I8) make_unsigned(&w);
-      return w;
+      w.scale = p_.arg(e, i);
+      if (auto found = read_few_bits(at, w, p_.arg(e, 1 - i), operand)) return found;
     }
     return {};
+  }
+
+  // With the scale known: `real` as q - zero.
+  std::optional<Weights> read_few_bits(size_t at, Weights w, ExprId real, ExprId operand) {
+    const Stage& s = k_.stages[at];
+    const int64_t sum = *p_.value(p_.axes()[w.axis].extent);
+    if (p_.at(real).kind == X::kOp && p_.at(real).op == TENON_S_SUB) {
+      w.zero = p_.arg(real, 1);
+      real = p_.arg(real, 0);
+    }
+    if (const ExprId from = computed(at, real); from != kNone) {
+      w.computed.push_back(p_.at(real).ref);
+      real = from;
+    }
+    if (p_.at(real).kind != X::kOp || p_.at(real).op != TENON_S_CONVERT) return {};
+    w.q = p_.arg(real, 0);
+    if (p_.type(w.q) != TENON_U8 && p_.type(w.q) != TENON_I8) return {};
+    const int64_t of_scale = block_of(w.scale, w.axis),
+                  of_zero = w.zero == kNone ? INT64_MAX : block_of(w.zero, w.axis);
+    w.block = std::min({of_scale, of_zero, sum});
+    const auto fits = [&](int64_t block) { return block == INT64_MAX || block == w.block; };
+    if (w.block < 8 || sum % w.block != 0 || !fits(of_scale) || !fits(of_zero)) return {};
+    w.nibbles = w.block % 2 == 0 && is_nibble(w.q);
+    if (target_.items()) {
+      // Four bytes have what neighbours take at once, in their low or in their high halves.
+      w.quads = w.nibbles && w.block % 8 == 0;
+      return w;
+    }
+    w.quads = target_.byte_quads && digit_block(w.block) != 0 && is_whole(at, w.zero) &&
+              !many_rows(s, operand);
+    if (w.quads && p_.type(w.q) == TENON_I8) make_unsigned(&w);
+    return w;
   }
 
   // Packs q, the scales and the zero points; the operand in terms of these. Two nibbles share a
