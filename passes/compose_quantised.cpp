@@ -22,7 +22,7 @@ Value with_even(Builder& b, Value v, int64_t feature) {
 // A product of two factors: which dims of a factor become which of the result; -1: none.
 struct Roles {
   std::vector<int64_t> of_a, of_b;
-  int64_t terms = 0;                    // of each sum; 0: unknown or too many
+  int64_t terms = 0;                       // of each sum; 0: unknown or too many
   int64_t a_feature = -1, b_feature = -1;  // of a convolution
 };
 
@@ -100,9 +100,10 @@ Value without_offset(Builder& b, Value real, Value sums, const Scale& offset) {
 }
 
 // The dims of scales become those of the result. False where the sums could leave i32, a scale
-// differs along a dim that is summed over, or both zero points are unknown.
+// differs along a dim that is summed over, or both zero points are unknown; and where both factors
+// are computed, since devices multiply bytes fast where one of them lies there, as weights do.
 bool fit(const Node& node, const Roles& roles, Factor* x, Factor* y) {
-  if (roles.terms < 1 || roles.terms > kTermsMax) return false;
+  if (roles.terms < 1 || roles.terms > kTermsMax || (x->q.node() && y->q.node())) return false;
   if (x->offset.inner.valid() && (y->offset.inner.valid() || node.is("conv"))) return false;
   return read_dims(&x->scale.dims, roles.of_a) && read_dims(&y->scale.dims, roles.of_b) &&
          read_dims(&x->offset.dims, roles.of_a) && read_dims(&y->offset.dims, roles.of_b);
@@ -268,7 +269,8 @@ graph @g(%x: u8[4, 8], %w: i8[2, 8]) -> (y: f32[4, 2]) {
 constexpr auto kPass =
     pass("compose-quantised", "Multiplies quantised numbers as integers.")
         .describe(
-            "A product or a convolution of two values (q - zero) scale, where q has 8 bits, becomes "
+            "A product or a convolution of two values (q - zero) scale, where q has 8 bits, "
+            "becomes "
             "a product of integers, which is exact, and one multiplication by both scales. Scales "
             "may differ along dims that the sum leaves. Nothing changes where a sum could leave "
             "i32 or a zero point could be no number of q's type.")

@@ -148,8 +148,7 @@ std::optional<Factor> read_factor(Value v) {
 static Value as_i16(Builder& b, Value v, tenon_dtype_t byte) {
   const Node n = v.node();
   if (const auto number = splat_of(v)) return b.full(TENON_I16, v.dims(), *number);
-  if (n.is("broadcast"))
-    return b.broadcast(as_i16(b, n.operand(0), byte), v.dims(), places_of(n));
+  if (n.is("broadcast")) return b.broadcast(as_i16(b, n.operand(0), byte), v.dims(), places_of(n));
   if (n.is("reshape"))
     return b.build("reshape", {as_i16(b, n.operand(0), byte)}, {{"shape", v.dims()}});
   if (n.is("convert") && n.operand(0).dtype() == byte) return b.convert(n.operand(0), TENON_I16);

@@ -1,5 +1,5 @@
-// Quantised numbers (q - zero) scale in f32, where q has 8 bits: what compose-quantised multiplies as
-// integers.
+// Quantised numbers (q - zero) scale in f32, where q has 8 bits: what compose-quantised multiplies
+// as integers.
 #pragma once
 #include "compose.h"
 

@@ -16,6 +16,7 @@ pytest.importorskip(
 
 from quantised_networks import FLOWS, NETWORKS, network  # noqa: E402
 
+MARGIN_BYTES = 32 << 10  # of a package: its records, and constants that begin pages
 TOLERANCE = 1e-2  # of the largest number: a step of 8 bits and what follows from it
 
 
@@ -65,7 +66,7 @@ def test_exported(name, flow):
     near(tenon.from_exported(program, "cpu")(x)[0], want)
 
 
-@chosen(list(FLOWS), 2)
+@chosen(list(FLOWS), 1)
 @pytest.mark.parametrize("options", [{}, {"freezing": True}], ids=["arguments", "constants"])
 def test_compiled(name, flow, options):
     net, draw = network(name)
@@ -112,8 +113,9 @@ def test_weights_keep_their_bits(flow, rows, tmp_path):
     model.save(tmp_path / "net.tpk")
     # A byte for each weight, as torch keeps them, and with groups of 8 a scale of 4 bytes for each.
     weights = 2 * 256 * 1024 * (1.5 if "weights_4" in flow else 1)
-    assert (tmp_path / "net.tpk").stat().st_size < 1.1 * weights + CODE_BYTES
-    assert model.info["constant_bytes"] < 1.1 * weights
+    info = model.info
+    assert info["constant_bytes"] < 1.1 * weights
+    assert (tmp_path / "net.tpk").stat().st_size - info["code_bytes"] < 1.1 * weights + MARGIN_BYTES
 
 
 @chosen(["static_u8", "static_s8"], 1)

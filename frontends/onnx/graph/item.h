@@ -14,8 +14,6 @@
 
 namespace tenon::onnx {
 
-struct DequantisedFrom;  // quantise.h
-
 // One of three: a refused definition, an unused initializer, or a tensor. A tensor is made from
 // data, from known integers, or from a value of the graph. The other forms are added when something
 // needs them; none is ever replaced.
@@ -64,11 +62,7 @@ class Item {
   const Constant* constant() const { return tensor().constant.get(); }
   const Extents* elements() const { return tensor().elements.get(); }
   const ValueProto* input() const { return tensor().input; }
-  const DequantisedFrom* dequantised_from() const { return tensor().dequantised_from.get(); }
 
-  void set_dequantised_from(std::shared_ptr<const DequantisedFrom> from) {
-    std::get<Tensor>(is_).dequantised_from = std::move(from);
-  }
   // Adds a form to a tensor.
   void set_value(Value value) { std::get<Tensor>(is_).value = value; }
   void set_constant(std::shared_ptr<const Constant> constant) {
@@ -87,7 +81,6 @@ class Item {
     std::shared_ptr<const Constant> constant;  // data from the file, or computed from it
     std::shared_ptr<const Extents> elements;
     const ValueProto* input = nullptr;
-    std::shared_ptr<const DequantisedFrom> dequantised_from;  // null: not by a node of its own
   };
 
   Item(Tensor tensor) : is_(std::move(tensor)) {}

@@ -17,8 +17,6 @@ bool matmul(NodeContext& n) {
   if (n.rank(0) < 1 || n.rank(1) < 1) return n.fail("T0713", "its inputs need rank 1 or more");
   const Dim inner = n.dims(1)[n.rank(1) == 1 ? 0 : n.rank(1) - 2];
   if (!n.require_equal(n.dims(0).back(), inner, "the inner dims")) return false;
-  if (auto factors = quantised_factors(n, n.rank(1) - 1); factors && n.rank(1) == 2)
-    return set_by_integers(n, std::move(*factors), matmul_of_quantised);
   // matmul broadcasts missing leading dims and leading dims of 1; others must be equal.
   return n.set(0, n.build("matmul", {n.value(0), n.value(1)}));
 }
@@ -64,16 +62,7 @@ Value general_product(NodeContext& n) {
 namespace {
 
 bool gemm(NodeContext& n) {
-  if (!n.arity(2, 3) || !n.same_types()) return false;
-  const bool matrices = n.rank(0) == 2 && n.rank(1) == 2 && (!n.has(2) || n.rank(2) <= 1);
-  const bool plain = n.number("alpha", 1.0) == 1.0 && n.integer("transA", 0) == 0 &&
-                     (!n.has(2) || n.number("beta", 1.0) == 1.0);
-  const bool trans_b = n.integer("transB", 0) != 0;
-  if (auto factors = quantised_factors(n, trans_b ? 0 : 1); factors && plain && matrices) {
-    if (!n.require_equal(n.dims(0)[1], n.dims(1)[trans_b ? 1 : 0], "the inner dims")) return false;
-    return set_by_integers(n, std::move(*factors), gemm_of_quantised);
-  }
-  return n.set(0, general_product(n));
+  return n.arity(2, 3) && n.same_types() && n.set(0, general_product(n));
 }
 
 // ---- Conv ----
@@ -103,15 +92,7 @@ Value convolution(NodeContext& n, Value x, Value w) {
 namespace {
 
 bool conv(NodeContext& n) {
-  if (!n.arity(2, 3) || !n.same_types()) return false;
-  // Integers are not worth it where channels are filtered in groups.
-  if (auto factors = quantised_factors(n, 0); factors && n.integer("group", 1) == 1) {
-    Convolution c;
-    if (!read_convolution(n, n.dims(0), n.dims(1), &c) || !check_bias(n, n.dims(1)[0]))
-      return false;
-    return set_by_integers(n, std::move(*factors), conv_of_quantised);
-  }
-  return n.set(0, convolution(n, n.value(0), n.value(1)));
+  return n.arity(2, 3) && n.same_types() && n.set(0, convolution(n, n.value(0), n.value(1)));
 }
 
 // ---- Pools ----

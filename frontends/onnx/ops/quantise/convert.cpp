@@ -61,12 +61,7 @@ bool dequantize_linear(NodeContext& n) {
   if (!along) return false;
   const tenon_dtype_t type = named_type(n, "output_dtype", n.dtype(1));
   const Value real = n.convert(dequantised(n, Quantised{}, *along), type);
-  if (!n.ok() || !real.valid()) return n.ok();
-  Item item = Item::of(real);
-  const Item zero = n.has(2) ? n.item(2) : Item();
-  item.set_dequantised_from(std::make_shared<DequantisedFrom>(
-      DequantisedFrom{.q = n.item(0), .scale = n.item(1), .zero = zero, .along = *along}));
-  return n.set(0, std::move(item));
+  return n.set(0, real);
 }
 
 bool dynamic_quantize_linear(NodeContext& n) {

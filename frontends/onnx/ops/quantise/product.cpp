@@ -242,66 +242,6 @@ bool matmul_integer_to_float(NodeContext& n) {
   return n.set(0, n.convert(y, n.dtype(2)));
 }
 
-// ---- Products of dequantised numbers ----
-
-// Whether sums of products may leave i32, where ONNX adds in f32. Differences of bytes are 255 at
-// most. weights: constant ones, with their results along `axis`.
-static bool may_overflow(const Dims& weights, int64_t axis) {
-  int64_t terms = 1;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (static_cast<int64_t>(i) == axis) continue;
-    if (!weights[i].is_constant() || __builtin_mul_overflow(terms, weights[i].constant(), &terms))
-      return true;
-  }
-  return terms > INT32_MAX / (255 * 255);
-}
-
-std::optional<std::vector<Item>> quantised_factors(NodeContext& n, int64_t axis) {
-  if (!n.has(0) || !n.has(1)) return {};
-  const DequantisedFrom *a = n.item(0).dequantised_from(), *b = n.item(1).dequantised_from();
-  const auto is_byte = [](tenon_dtype_t t) { return t == TENON_U8 || t == TENON_I8; };
-  const auto is_single = [](const Item& item) {
-    return std::all_of(item.dims().begin(), item.dims().end(), [](Dim d) { return d.is(1); });
-  };
-  if (a == nullptr || b == nullptr || !is_byte(a->q.dtype()) || !is_byte(b->q.dtype())) return {};
-  const bool one_scale = is_single(b->scale) && is_single(b->zero);
-  if (n.dtype(0) != TENON_F32 || n.dtype(1) != TENON_F32 || b->q.constant() == nullptr ||
-      !is_single(a->scale) || !is_single(a->zero) || b->along.block > 0 ||
-      (!one_scale && b->along.axis != axis))
-    return {};
-  if (may_overflow(b->q.dims(), axis)) return {};
-  std::vector<Item> out = {a->q, a->scale, a->zero, b->q, b->scale, b->zero};
-  if (n.has(2)) out.push_back(n.item(2));
-  return out;
-}
-
-bool set_by_integers(NodeContext& n, std::vector<Item> factors, ImportFunction import) {
-  const std::vector<Item> results = n.as(n.op(), n.version(), std::move(factors), import);
-  return results.empty() ? n.ok() : n.set(0, results[0]);
-}
-
-bool conv_of_quantised(NodeContext& n) {
-  Value y = scaled(n, convolved(n, {0, 2, 1}, {3, 5, 0}), {1, 4}, 0, 1);
-  if (n.has(6) && y.valid()) {
-    if (n.rank(6) != 1) return n.fail("T0713", "its bias needs rank 1");
-    y = n.build("add", {y, spread(n, n.value(6), y.dims(), {.axis = 1})});
-  }
-  return n.set(0, y);
-}
-
-bool matmul_of_quantised(NodeContext& n) {
-  return n.set(0, scaled_product(n, product(n, 0, 2, 3, 5), {1, 4}));
-}
-
-bool gemm_of_quantised(NodeContext& n) {
-  const bool turned = n.integer("transB", 0) != 0;
-  if (!n.require_equal(n.dims(0)[1], n.dims(3)[turned ? 1 : 0], "the inner dims")) return false;
-  const auto both = sides(n, {0, 2, 0}, {3, 5, turned ? 0 : 1});
-  const Value b = turned ? n.transpose(both[1], {1, 0}) : both[1];
-  const Value sum = n.build("matmul", {both[0], b}, {{"dtype", dtype(TENON_I32)}});
-  return n.set(0, with_bias(n, scaled_product(n, sum, {1, 4}), 6));
-}
-
 namespace {
 
 constexpr auto kTable = std::to_array<OpImporter>({

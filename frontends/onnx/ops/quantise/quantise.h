@@ -56,22 +56,7 @@ Value narrow_numbers(NodeContext& n, Value bytes, int64_t bits);
 // The first columns of a matrix, without those that only fill its last byte.
 Value first_columns(NodeContext& n, Value x, int64_t count);
 
-// What a DequantizeLinear read. zero is Item() where it has none.
-struct DequantisedFrom {
-  Item q, scale, zero;
-  Along along;
-};
-// Where a node's operands 0 and 1 are dequantised numbers of 8 bits and operand 1 is constant, with
-// one scale or one along `axis`: q, scale and zero point of each, then operand 2 if there is one.
-// Such a product can be one of integers, which is exact and faster.
-std::optional<std::vector<Item>> quantised_factors(NodeContext& n, int64_t axis);
-// The importers for those operands.
-bool conv_of_quantised(NodeContext& n);
-bool matmul_of_quantised(NodeContext& n);
-bool gemm_of_quantised(NodeContext& n);
 bool matmul_integer_to_float(NodeContext& n);  // com.microsoft's MatMulIntegerToFloat
-// Sets the first result by one of them.
-bool set_by_integers(NodeContext& n, std::vector<Item> factors, ImportFunction import);
 
 // The scale and zero point for numbers between low and high (scalars in f32, with 0 between them),
 // and x quantised by them, in u8.
