@@ -63,7 +63,8 @@ constexpr auto kPass =
     pass("grad", "Adds the gradient of a number by some inputs: reverse mode.")
         .describe(
             "For each input x in `wrt` the graph gets an output d_x, the derivative of the output "
-            "`of`, which is one real number. By complex x it is dof/dre + i dof/dim. The nodes of the graph stay as they are. It runs before "
+            "`of`, which is one real number. By complex x it is dof/dre + i dof/dim. The nodes of "
+            "the graph stay as they are. It runs before "
             "legalize, so that composites differentiate by rules of their own.")
         .example(kBefore, kAfter)
         .options(kOptions)

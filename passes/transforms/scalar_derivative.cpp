@@ -195,8 +195,8 @@ class ForwardChain {
     const auto real = [&](Value v) { return is_complex_ ? build("real", {v}) : v; };
     const auto base = [&](uint32_t direction) {
       const bool ordered = direction != TENON_CMP_EQ;
-      const Value in_reach = ordered ? compare(real(y), real(zero), direction)
-                                     : compare(y, zero, direction);
+      const Value in_reach =
+          ordered ? compare(real(y), real(zero), direction) : compare(y, zero, direction);
       const Value exempt = build("and", {compare(x, zero, TENON_CMP_EQ), in_reach});
       return build("select", {exempt, one, x});
     };

@@ -366,9 +366,9 @@ Value leaving(Builder& b, Value moves, Value u, Value s) {
   const Value inside = product(b, u, product(b, adjoint(b, u), moves));
   return b.build("div", {minus(b, moves, inside), as_rows(b, s, moves)});
 }
-// With d = u^H a' v: s' is the real part of its diagonal; u' = u (f (d s + s d^H)), v' = v (f (s d +
-// d^H s)), f the inverse gaps of s squared; and what leaves the columns of u or v, if these are not
-// all. The imaginary part of the diagonal turns u, over s.
+// With d = u^H a' v: s' is the real part of its diagonal; u' = u (f (d s + s d^H)), v' = v (f (s d
+// + d^H s)), f the inverse gaps of s squared; and what leaves the columns of u or v, if these are
+// not all. The imaginary part of the diagonal turns u, over s.
 std::vector<Value> jvp_svd(Builder& b, const Node& node, std::span<const Value> tangents) {
   const Value t = tangents[0], u = node.result(0), real_s = node.result(1);
   const Value s = b.convert(real_s, t.dtype()), v = adjoint(b, node.result(2));
@@ -396,7 +396,8 @@ std::vector<Value> jvp_svd(Builder& b, const Node& node, std::span<const Value> 
   return {du, real_diagonal(b, d), adjoint(b, dv)};
 }
 
-// With p = v^-1 a' v: w' is its diagonal, v' = v (p_ij / (w_j - w_i)), without what would stretch v.
+// With p = v^-1 a' v: w' is its diagonal, v' = v (p_ij / (w_j - w_i)), without what would stretch
+// v.
 std::vector<Value> jvp_eig(Builder& b, const Node& node, std::span<const Value> tangents) {
   const Value w = node.result(0), v = node.result(1), t = b.convert(tangents[0], v.dtype());
   const Value p = b.build("solve", {v, product(b, t, v)});

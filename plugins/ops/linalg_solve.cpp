@@ -145,8 +145,8 @@ std::vector<Value> jvp_det(Builder& b, const Node& node, std::span<const Value> 
   const Term most = reduced("reduce_max", abs(diagonal), {rank - 2});
   const Term least = max(most, is_wide ? 1e-150 : 1e-18) * (is_wide ? 2.2e-16 : 1.2e-7);
   const Term tiny = as({b, b.build("stop_gradient", {least})}, a.dtype());
-  const Term pivots = where(compare(diagonal, TENON_CMP_EQ, 0),
-                            spread(tiny, diagonal, {rank - 2}), diagonal);
+  const Term pivots =
+      where(compare(diagonal, TENON_CMP_EQ, 0), spread(tiny, diagonal, {rank - 2}), diagonal);
   const Term upper = both + on_diagonal(b, spread(pivots - diagonal, both, {rank - 2}));
   const Value x = solved_by(b, {both, upper, factors.result(1)}, tangents[0]);
   const Term det =

@@ -83,8 +83,9 @@ constexpr OpDraft acos() {
       .partial(0, -asin_slope());
 }
 constexpr OpDraft atan() {
-  return with_complex<complex_atan, jvp_complex_atan>(base("atan", "The angle with that tangent.", atan2(arg(0), 1),
-                                         "atan(f32[2] [0, 1]) -> f32[2] [0, 0.78539819]"))
+  return with_complex<complex_atan, jvp_complex_atan>(
+             base("atan", "The angle with that tangent.", atan2(arg(0), 1),
+                  "atan(f32[2] [0, 1]) -> f32[2] [0, 0.78539819]"))
       .accuracy(0.51, 1.5)
       .partial(0, 1 / (1 + arg(0) * arg(0)));
 }

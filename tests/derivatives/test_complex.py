@@ -34,7 +34,10 @@ def test_the_gradient_is_the_direction_in_which_the_value_grows():
 
 def test_a_step_against_the_gradient_finds_a_solution():
     a, b = numbers(3, 3), numbers(3)
-    loss = lambda z: xp.sum(xp.abs(a @ z - b) ** 2)
+
+    def loss(z):
+        return xp.sum(xp.abs(a @ z - b) ** 2)
+
     step = tenon.compile(lambda z: z - 0.02 * tenon.grad(loss)(z))
     z = xp.zeros((3,), dtype=xp.complex128)
     first = float(loss(z))
@@ -74,13 +77,18 @@ def test_refusals(call, words):
 
 def test_jacobians():
     matrix = numbers(2, 3)
-    f = lambda z: xp.exp(matrix @ z)  # holomorphic
+
+    def f(z):
+        return xp.exp(matrix @ z)  # holomorphic
+
+    def g(x):
+        return xp.conj(matrix @ x) * xp.abs(matrix @ x)
+
     wanted = np.exp(np.asarray(matrix) @ np.asarray(Z))[:, None] * np.asarray(matrix)
     for mode in (tenon.jacfwd, tenon.jacrev):
         np.testing.assert_allclose(np.asarray(mode(f, holomorphic=True)(Z)), wanted, rtol=1e-12)
     # Of real numbers, any function.
     x = xp.asarray(np.array([0.5, -1.0, 2.0]))
-    g = lambda x: xp.conj(matrix @ x) * xp.abs(matrix @ x)
     forward, reverse = (np.asarray(mode(g)(x)) for mode in (tenon.jacfwd, tenon.jacrev))
     np.testing.assert_allclose(forward, reverse, rtol=1e-12)
     # Real results: a gradient for each.

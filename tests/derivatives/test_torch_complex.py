@@ -33,7 +33,9 @@ class Tenon(OfTenon):
         name = "sign" if name == "sgn" else name
         return getattr(xp, name)(*x) if hasattr(xp, name) else emitted(name, *x)
 
-    rfft, irfft, fft, ifft = map(staticmethod, (xp.fft.rfft, xp.fft.irfft, xp.fft.fftn, xp.fft.ifftn))
+    rfft, irfft, fft, ifft = map(
+        staticmethod, (xp.fft.rfft, xp.fft.irfft, xp.fft.fftn, xp.fft.ifftn)
+    )
     solve, inv, det = map(staticmethod, (xp.linalg.solve, xp.linalg.inv, xp.linalg.det))
     cholesky = staticmethod(xp.linalg.cholesky)
     prod, cumsum = map(staticmethod, (xp.prod, lambda x: xp.cumulative_sum(x, axis=0)))
@@ -67,7 +69,11 @@ def ways(lib: Any, f: Any) -> Any:
 
     def number(z: Any) -> Any:
         y = f(z)
-        return lib.sum(lib.call("abs", y) ** 2 * 0.5 + lib.call("real", y)) if is_complex(y) else lib.sum(y * y)
+        return (
+            lib.sum(lib.call("abs", y) ** 2 * 0.5 + lib.call("real", y))
+            if is_complex(y)
+            else lib.sum(y * y)
+        )
 
     def run(z: Any, t: Any, u: Any) -> Any:
         y, pull = lib.vjp(f, z)

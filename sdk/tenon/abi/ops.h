@@ -88,7 +88,7 @@ typedef struct tenon_foreign_name_t {
 #define TENON_TRAIT_ORDERED (1ull << 6) /* effects through tokens; never removed or reordered */
 #define TENON_TRAIT_NO_RECOMPUTE (1ull << 7)
 #define TENON_TRAIT_SHAPE_ONLY (1ull << 8) /* moves elements, computes none: reshape, slice */
-#define TENON_TRAIT_PRIMITIVE (1ull << 9) /* member of the closed set */
+#define TENON_TRAIT_PRIMITIVE (1ull << 9)  /* member of the closed set */
 /* Several results are right, such as eigenvectors, whose sign is free. `doc` says what holds of all
  * of them. Implementations are not compared element by element. */
 #define TENON_TRAIT_AMBIGUOUS (1ull << 10)
