@@ -211,6 +211,17 @@ Status make(Candidate* c) {
   return b.status();
 }
 
+// What made the factor of a product, where nothing else uses it.
+Status erase_unused(Value factor) {
+  const Node node = factor.node();
+  if (!node || factor.use_count() > 0 || node.result_count() > 1 || !is_removable(op_of(node)))
+    return {};
+  const std::vector<Value> operands = node.operands();
+  TENON_TRY(erase(node));
+  for (const Value operand : operands) TENON_TRY(erase_unused(operand));
+  return {};
+}
+
 // Devices look at the graph twice, not once for each product: before all of them are built, and
 // after that. A product that a device takes in floats alone stays in floats; what was built in its
 // place is for dce.
@@ -227,7 +238,9 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
     if (!c.made.valid()) continue;
     context.count(c.node.is("conv") ? "convolutions" : "products");
     TENON_TRY(replace(c.node.result(), c.made));
+    const std::vector<Value> factors = c.node.operands();
     TENON_TRY(erase(c.node));
+    for (const Value factor : factors) TENON_TRY(erase_unused(factor));
   }
   return {};
 }
@@ -250,18 +263,18 @@ graph @g(%x: u8[4, 8], %w: i8[2, 8]) -> (y: f32[4, 2]) {
 constexpr std::string_view kAfter = R"(tenon.tir 1
 graph @g(%x: u8[4, 8], %w: i8[2, 8]) -> (y: f32[4, 2]) {
   %0 = const f32[2] [0.25, 0.125]
-  %1 = convert(%x) {dtype = i16} : i16[4, 8]
-  %2 = const i16[] 128
-  %3 = broadcast(%2) {shape = dims [4, 8]} : i16[4, 8]
-  %4 = sub(%1, %3) : i16[4, 8]
-  %5 = convert(%w) {dtype = i16} : i16[2, 8]
-  %6 = dot_general(%4, %5) {a_contract = [1], b_contract = [1], dtype = i32} : i32[4, 2]
-  %7 = convert(%6) {dtype = f32} : f32[4, 2]
-  %8 = const f32[] 0.5
-  %9 = broadcast(%8) {shape = dims [2]} : f32[2]
+  %1 = const i16[] [128]
+  %2 = const f32[] [0.5]
+  %3 = convert(%x) {dtype = i16} : i16[4, 8]
+  %4 = broadcast(%1) {shape = dims [4, 8]} : i16[4, 8]
+  %5 = sub(%3, %4) : i16[4, 8]
+  %6 = convert(%w) {dtype = i16} : i16[2, 8]
+  %7 = dot_general(%5, %6) {a_contract = [1], b_contract = [1], dtype = i32} : i32[4, 2]
+  %8 = convert(%7) {dtype = f32} : f32[4, 2]
+  %9 = broadcast(%2) {shape = dims [2]} : f32[2]
   %10 = mul(%9, %0) : f32[2]
   %11 = broadcast(%10) {dims = [1], shape = dims [4, 2]} : f32[4, 2]
-  %12 = mul(%7, %11) : f32[4, 2]
+  %12 = mul(%8, %11) : f32[4, 2]
   yield %12
 }
 )";

@@ -6,7 +6,7 @@
 set -euo pipefail
 target=$1 runs=$2 folder=$3; shift 3
 mkdir -p "$folder/corpus" "$folder/finds"
-limits=(-timeout=5 -rss_limit_mb=2048 -artifact_prefix="$folder/finds/")
+limits=(-timeout=20 -rss_limit_mb=2048 -artifact_prefix="$folder/finds/")
 if [ "${CHECK_FULL:-0}" = 1 ]; then
   exec "$target" "${limits[@]}" -max_total_time=600 "$folder/corpus" "$@"
 fi
