@@ -274,7 +274,8 @@ class Packer {
     w->zero = w->zero == kNone ? more : p_.op(TENON_S_ADD, {w->zero, more});
   }
 
-  // Whether widening the weights for each block of rows costs more than reading them wide.
+  // Whether there are rows for which bf16 is widened too often to be kept, and digits of floats
+  // cost more than widened weights.
   bool many_rows(const Stage& s, ExprId operand) const {
     constexpr int64_t kMany = 16;
     int64_t rows = 1;
