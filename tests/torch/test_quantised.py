@@ -291,3 +291,15 @@ def test_what_is_refused():
                 Calls(lambda q: OPS.dequantize_per_tensor(q, 1.0, 0, -9, 9, torch.int32)), (q,)
             )
         )
+    with pytest.raises(tenon.UsageError, match="T0640.*a scale of 0"):
+        function = Calls(lambda x: OPS.quantize_per_tensor(x, 0.0, 0, 0, 255, torch.uint8))
+        tenon.from_exported(torch.export.export(function, (torch.ones(2),), strict=False))
+
+
+@pytest.mark.parametrize("scale", [-0.5, float("nan"), float("inf"), 1e-45])
+def test_odd_scales_give_what_torch_gives(scale):
+    def there_and_back(x):
+        q = OPS.quantize_per_tensor(x, scale, 3, 0, 255, torch.uint8)
+        return OPS.dequantize_per_tensor(q, scale, 3, 0, 255, torch.uint8)
+
+    check(there_and_back, torch.tensor([1.0, -2.0, 0.0, float("inf"), float("nan"), 3e38]))

@@ -43,6 +43,8 @@ def _computed_in(scale: Any) -> dt.DType:
 def _inverse(scale: Any) -> Any:
     """1 / scale, as torch takes it before it multiplies: a number in double."""
     if not isinstance(scale, Value):
+        if scale == 0:
+            raise Unsupported("a scale of 0, by which torch cannot divide")
         return 1.0 / scale
     return ops.one("div", ops.like(scale, 1.0), scale)
 
