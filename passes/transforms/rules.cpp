@@ -66,7 +66,7 @@ Status push_linear(Builder& b, const Node& node, const Declared& d, std::span<co
   }
   out->assign(node.result_count(), Value());
   const auto add = [&](const std::vector<Value>& with) {
-    const Node made = b.build_node(node.op(), with, attributes_without(node, {}));
+    const Node made = b.build_node(node.op(), with, attributes_of(node));
     for (uint32_t r = 0; r < out->size() && b.status().ok(); ++r) {
       Value& sum = (*out)[r];
       sum = sum.valid() ? b.build("add", {sum, made.result(r)}) : made.result(r);
