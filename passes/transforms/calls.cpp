@@ -99,7 +99,7 @@ Status pull_by_own_jvp(Builder& b, const Node& node, const Custom& custom,
                        Cotangents* sums) {
   std::vector<uint8_t> wanted;
   for (const Value v : node.operands()) wanted.push_back(is_differentiable(v) ? 1 : 0);
-  const TangentRule rule = [&](std::span<const Value> tangents, std::vector<Value>* out) -> Status {
+  const LinearRule rule = [&](std::span<const Value> tangents, std::vector<Value>* out) -> Status {
     std::vector<Value> arguments = node.operands(), made;
     std::copy_if(tangents.begin(), tangents.end(), std::back_inserter(arguments),
                  [](Value v) { return v.valid(); });

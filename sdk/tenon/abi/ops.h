@@ -191,7 +191,7 @@ typedef struct tenon_partial_t {
  * composite has the derivatives of its decomposition. The cotangents of a node's operands come from
  * the first of these: `pull`; `transpose`; partial derivatives; `jvp`, whose linear part is
  * transposed; the decomposition. Tangents of its results come from: `jvp`; the op itself, where it
- * is linear; partial derivatives; the decomposition. */
+ * is linear; partial derivatives; the decomposition; `pull`, transposed. */
 typedef struct tenon_op_rules_t {
   uint32_t size_bytes;
   /* Bit i: operand i. The results are linear in these operands together, so that tangents go
