@@ -60,6 +60,13 @@ def _nested(args: tuple[Any, ...], argnums: Any, leaves: Sequence[Any]) -> Any:
     return parts[0] if isinstance(argnums, int) else tuple(parts)
 
 
+def _is_pair(result: Tree) -> bool:
+    structure = result.structure
+    if not isinstance(structure, tuple) or structure[0] not in (tuple, list):
+        return False
+    return len(structure[1]) == 2
+
+
 def value_and_grad(
     function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Function:
@@ -74,11 +81,17 @@ def value_and_grad(
 
     def run(*args: Any) -> Any:
         chosen = _chosen(args, places, "grad")
+        if not chosen:
+            raise UsageError(
+                f"grad: there is no array in argument {places[0]}; numbers in a frozen dataclass "
+                "without arrays are constants",
+                "T0663",
+            )
         traced = Traced(function, name_of(function), args)
         for i in chosen:
             require_float(traced.given[i], f"argument {traced.tree.names[i].strip('_')}", "grad")
         aux = traced.result
-        if has_aux and not (isinstance(aux.structure, tuple) and len(aux.structure[1]) == 2):
+        if has_aux and not _is_pair(aux):
             raise UsageError("grad: with has_aux the function returns (value, aux)", "T0663")
         if not has_aux and len(aux.leaves) != 1:
             raise UsageError(

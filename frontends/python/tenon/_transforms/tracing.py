@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 
 from tenon import _native, xp
-from tenon._compile import Compiled, _constant, _flatten, _result_value, _unflatten
+from tenon._compile import Compiled, _result_value
+from tenon._tree import constant, flatten, unflatten
 from tenon.builder.trace import GraphTrace, active, tracing
 from tenon.xp._array import Array, _of_tensor, value_of
 
@@ -30,11 +31,11 @@ class Tree:
     def __init__(self, value: Any, name: str = ""):
         self.leaves: list[Any] = []
         self.names: list[str] = []
-        self.structure = _flatten(value, self.leaves, self.names, name, _constant)
+        self.structure = flatten(value, self.leaves, self.names, name, constant)
 
     def build(self, leaves: Sequence[Any]) -> Any:
         """The same nesting with other leaves."""
-        return _unflatten(self.structure, iter(leaves))
+        return unflatten(self.structure, iter(leaves))
 
 
 def array_of(value: Any) -> Array:
