@@ -29,6 +29,9 @@ Status pull_call(Builder& b, const Node& node, const ValueSet& varied,
 class Body {
  public:
   explicit Body(const Builder& at);
+  // One that was begun before.
+  Body(const Builder& at, Region begun)
+      : b_(tenon_builder_t{at.graph(), begun.id(), TENON_NONE, at.raw().loc}) {}
   Builder& builder() { return b_; }
   Region region() const { return Region(b_.graph(), b_.raw().region); }
   // Adds an argument of the type of `v`, or of its slices along dim 0.
