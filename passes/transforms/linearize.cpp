@@ -270,7 +270,8 @@ Status Linearized::set_point(const PassContext& context) {
   return {};
 }
 
-// A saved value as an input of the map. Sizes that nodes of the point define are symbols of its own.
+// A saved value as an input of the map. Sizes that nodes of the point define are symbols of its
+// own.
 Status Linearized::saved_argument(Body& body, size_t place, Batching* copies) const {
   const Value v = saved_[place];
   for (const tenon_symbol_t s : v.type().symbols()) {

@@ -135,11 +135,11 @@ static const tenon_str_t median_examples[] = {
 static meaning_t energy_of = {energy}, median_of = {median};
 
 /* What both have in common. */
-#define ROW_OP                                                                                   \
-  .size_bytes = sizeof(tenon_op_def_t), .version = 1, .since = TENON_ABI_MINOR,                  \
-  .traits = TENON_TRAIT_PURE, .operands = operands, .operand_count = 1,                          \
-  .operand_bytes = sizeof operands[0], .results = results, .result_count = 1,                    \
-  .result_bytes = sizeof results[0], .example_count = 1, .tolerance = 4, .infer = infer,         \
+#define ROW_OP                                                                           \
+  .size_bytes = sizeof(tenon_op_def_t), .version = 1, .since = TENON_ABI_MINOR,          \
+  .traits = TENON_TRAIT_PURE, .operands = operands, .operand_count = 1,                  \
+  .operand_bytes = sizeof operands[0], .results = results, .result_count = 1,            \
+  .result_bytes = sizeof results[0], .example_count = 1, .tolerance = 4, .infer = infer, \
   .reference = reference
 
 static const tenon_op_def_t row_energy = {ROW_OP,

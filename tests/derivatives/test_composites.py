@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tenon
 from tenon import grad, jvp, vjp, vmap, xp
+from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder.trace import DIMS, emit
 from tenon.xp._array import Array, value_of
@@ -100,6 +101,31 @@ CASES = {
     "tril_triu": op("tril_triu", array(2, 3, 3)),
     "adaptive_pool": op("adaptive_pool", array(1, 2, 5), sizes=(3,)),
     "conv_transpose": op("conv_transpose", array(2, 3, 4), array(3, 2, 3), array(2), strides=(2,)),
+    "depthwise_conv": op(
+        "depthwise_conv", array(2, 3, 5), array(6, 1, 3), array(6), strides=(2,), pad_low=(1,)
+    ),
+    "conv_bn_act": op(
+        "conv_bn_act", array(2, 4, 5), array(6, 2, 3), array(6), array(6), array(6),
+        array(6) ** 2 + 0.5, groups=2, pad_high=(1,), activation="silu",
+    ),
+    "im2col": op("im2col", array(2, 2, 4, 5), window=(2, 3), strides=(1, 2), pad_low=(1, 0)),
+    "col2im": op(
+        "col2im", array(2, 12, 8), window=(2, 3), strides=(1, 2), pad_low=(1, 0),
+        lists={"image": (4, 5)},
+    ),
+    "pixel_shuffle": op("pixel_shuffle", array(2, 8, 2, 3), factor=2, order="blocks_first"),
+    "take_along": op("take_along", array(2, 4), np.array([[3, 0, 0], [1, 5, -1]]), dim=1),
+    "take_along fill": op(
+        "take_along", array(2, 4), np.array([[3, 0, 0], [1, 5, -1]]), dim=1, mode="fill"
+    ),
+    "split": op("split", array(2, 5), results=2, dim=1, lists={"sizes": (2, 3)}),
+    **{
+        f"scatter_elements {kind}": op(
+            "scatter_elements", array(2, 4), np.array([[3, 0, 0], [1, 5, 1]]), array(2, 3), dim=1,
+            kind=kind,
+        )
+        for kind in ("set", "add", "mul", "max")
+    },
 }  # fmt: skip
 
 
@@ -184,6 +210,34 @@ def test_samples(name):
         wanted = [parts(call(*arrays(lane))) for lane in lanes]
         for r, y in enumerate(got):
             np.testing.assert_allclose(y, np.stack([w[r] for w in wanted]), rtol=1e-11, atol=1e-12)
+
+
+# Functions of integers, each of which has samples.
+OF_INTEGERS = {
+    "one_hot": (op("one_hot", lists={"depth": (4,)}, dtype=dt.float64)[0], [(2, 3)]),
+    "take_along": (
+        lambda i: op("take_along", dim=1)[0](np.arange(8.0).reshape(2, 4), i),
+        [(2, 3)],
+    ),
+    "scatter_elements": (
+        lambda i, j: op("scatter_elements", dim=1, kind="add")[0](j, i, np.ones((2, 3), int)),
+        [(2, 3), (2, 4)],
+    ),
+    "split": (op("split", results=2, dim=1, lists={"sizes": (2, 3)})[0], [(2, 5)]),
+    "pixel_shuffle": (op("pixel_shuffle", factor=2)[0], [(1, 4, 2, 2)]),
+    "im2col": (op("im2col", window=(2,))[0], [(1, 2, 4)]),
+    "embedding": (lambda i: op("embedding")[0](np.arange(8.0).reshape(4, 2), i), [(2, 3)]),
+}
+
+
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_samples_of_integers(name):
+    function, shapes = OF_INTEGERS[name]
+    many = [RANDOM.integers(0, 4, (3, *shape)) for shape in shapes]
+    got = parts(vmap(function)(*arrays(many)))
+    wanted = [parts(function(*arrays(a[k] for a in many))) for k in range(3)]
+    for r, y in enumerate(got):
+        assert (y == np.stack([w[r] for w in wanted])).all()
 
 
 def slope_at(function, *given):
