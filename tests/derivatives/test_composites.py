@@ -118,6 +118,14 @@ CASES = {
     "take_along fill": op(
         "take_along", array(2, 4), np.array([[3, 0, 0], [1, 5, -1]]), dim=1, mode="fill"
     ),
+    "roi_align": op(
+        "roi_align", array(2, 3, 5, 6), np.array([[0.3, 1.2, 4.1, 3.9], [-2.0, 0.4, 7.5, 6.0]]),
+        np.array([1, 0]), sizes=(2, 3), samples=2, scale=0.9,
+    ),
+    "roi_align small": op(
+        "roi_align", array(1, 1, 5, 6), np.array([[0.3, 1.2, 0.7, 1.5], [1.1, 0.3, 4.3, 2.8]]),
+        np.array([0, 0]), sizes=(2, 2), samples=1, half_pixel=0,
+    ),
     "split": op("split", array(2, 5), results=2, dim=1, lists={"sizes": (2, 3)}),
     **{
         f"scatter_elements {kind}": op(
@@ -275,6 +283,18 @@ def test_det_of_a_singular_matrix():
         ]
         got = np.asarray(grad(op("det")[0])(xp.asarray(a)))
         np.testing.assert_allclose(got, minor, rtol=1e-9, atol=1e-9)
+
+
+def test_roi_align_where_regions_count_places():
+    function, given = op("roi_align", array(1, 1, 4, 4), array(1, 4), np.array([0]), sizes=(2, 2))
+    with pytest.raises(tenon.Error, match="T0410: roi_align.*samples"):
+        grad(lambda x: xp.sum(function(x, *given[1:])))(xp.asarray(given[0]))
+    x = xp.asarray(np.stack([given[0], 2 * given[0]]))
+    many = vmap(lambda x: function(x, *given[1:]))(x)
+    np.testing.assert_allclose(np.asarray(many[1, ...]), 2 * np.asarray(many[0, ...]), rtol=1e-12)
+    outside = vmap(lambda x: function(x, given[1], np.array([1])))
+    with pytest.raises(tenon.Error, match="names the batch -1"):
+        np.asarray(outside(x))
 
 
 def test_stop_gradient():
