@@ -9,7 +9,7 @@ constexpr int64_t kMost = 30;
 
 Status infer(const InferQuery& q) {
   const int64_t order = q.i64("order");
-  if (order < 0 || order > kMost) return q.fail("C1", cat("order is ", order));
+  if (order < 1 || order > kMost) return q.fail("C1", cat("order is ", order));
   return q.result(q.dtype(0), q.dims(0));
 }
 
@@ -102,12 +102,10 @@ Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
   const int64_t order = node.i64("order");
   const Term x = {b, widen(b, node.operand(0))};
   const tenon_dtype_t type = node.result().dtype();
-  if (order == 0) return b.finish(out, {b.convert(apply("digamma", x), type)});
   const double sign = sign_of(order);
   const Term away = x - apply("round_even", x);
   const Term below = compare(x, TENON_CMP_LT, 0.5);
-  const Term plain =
-      zeta(order + 1, where(below, 1 - x, x)) * (sign * factorial(order));
+  const Term plain = zeta(order + 1, where(below, 1 - x, x)) * (sign * factorial(order));
   const Term angle = away * std::numbers::pi;
   const Term outer = reflected(order, apply("cos", angle) / apply("sin", angle));
   const Term made = where(below, plain * -sign - outer, plain);
@@ -123,15 +121,14 @@ std::vector<Value> jvp(Builder& b, const Node& node, std::span<const Value> tang
 
 constexpr OpDraft declare() {
   OpDraft draft = op("polygamma", kComposite);
-  draft.summary("The derivative of digamma of an order; digamma itself for order 0.")
+  draft.summary("The derivative of digamma of an order.")
       .doc(
           "Order n is the derivative n + 1 of the logarithm of gamma. At 0 and at negative whole "
-          "numbers, orders from 1 on are infinite with the sign that they have just above; order 0 "
-          "is NaN.")
+          "numbers it is infinite, with the sign that it has just above.")
       .operand("x", "the input", kFloat)
       .result("y", "same type as x")
       .attr_i64("order", "how often digamma is differentiated", 1)
-      .constraint("C1", "order is between 0 and 30", "polygamma(f32[2]) {order = -1}")
+      .constraint("C1", "order is between 1 and 30", "polygamma(f32[2]) {order = 0}")
       .example("polygamma(f32[2] [1, 0.5]) -> f32[2] [1.6449341, 4.934802]")
       .example("polygamma(f32[2] [1, 2]) {order = 2} -> f32[2] [-2.4041138, -0.4041138]")
       .alias("trigamma")

@@ -6,7 +6,7 @@ from expected import call
 def cases(random):
     above = np.array([1e-3, 0.3, 0.5, 1.0, 2.5, 17.0, 1e6])
     below = np.array([-0.2, -0.5, -1.75, -6.3, -30.125])
-    for order in (0, 1, 2, 3, 4, 7):
+    for order in (1, 2, 3, 4, 7):
         x = np.concatenate([above, below])
         yield call("polygamma", [x], exact(order, x), order=order)
     x = np.array([0.5, 1.0, 3.0, 30.0, -0.4])
