@@ -81,25 +81,18 @@ Status copy_region(const Builder& at, Region from, const Flags& operands, const 
   const Region region(at.graph(), id);
   Builder inside(at.graph(), id);
   const std::vector<Value> arguments = from.arguments();
-  std::vector<tenon_value_t> values;
+  std::vector<Value> values, made, kept;
   for (size_t i = 0; i < arguments.size(); ++i) {
     Value v;
     if (operands[i])
       TENON_TRY(argument(region, {arguments[i].dtype(), arguments[i].dims()}, "", &v));
     else  // only nodes that are not needed use it
       v = inside.full_like(arguments[i], 0);
-    TENON_TRY(inside.status());
-    values.push_back(v.id());
+    values.push_back(v);
   }
-  const tenon_region_view_t view = from.view();
-  values.insert(values.end(), view.captures, view.captures + view.capture_count);
-  std::vector<tenon_value_t> made(view.yield_count, TENON_NONE);
-  TENON_TRY(graph_api().region_clone(graph_api().self, &inside.raw(), at.graph(), from.id(),
-                                     values.data(), static_cast<uint32_t>(values.size()),
-                                     made.data()));
-  std::vector<Value> kept;
+  TENON_TRY(clone_region(inside, from, values, &made));
   for (size_t i = 0; i < made.size(); ++i) {
-    if (yields[i]) kept.push_back(Value(at.graph(), made[i]));
+    if (yields[i]) kept.push_back(made[i]);
   }
   out->push_back(region);
   return yield(region, kept);

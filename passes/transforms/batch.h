@@ -19,6 +19,11 @@ class Batching {
   Batching(Dim size, const PassContext& context) : size_(size), context_(context) {}
 
   void set(Value old, Sampled now) { now_[old.id()] = now; }
+  // The same for sizes: a symbol, and those that nodes of the old body define.
+  void set(tenon_symbol_t old, Dim now) { symbols_[old] = now; }
+  void set_symbols(const Node& old, const Node& made);
+  Dim now(Dim d) const;
+  Dims now(Dims dims) const;
   // What stands for a value of the old body; constants stand for themselves.
   Sampled at(Value old) const;
   // The same with the dim, for which it may have to be repeated.
@@ -46,9 +51,6 @@ class Batching {
   bool fits_roles(const Node& node, const tenon_op_def_t& op) const;
   bool depends(const Node& node) const;
   // ---- Symbols that nodes of the old body defined, as the new body's nodes define them ----
-  void set_symbols(const Node& old, const Node& made);
-  Dim now(Dim d) const;
-  Dims now(Dims dims) const;
   bool mentions_old_symbols(const Node& node) const;
   std::vector<Attr> attributes(const Node& node) const;
 

@@ -266,26 +266,20 @@ Status Batching::sample_by_sample(Builder& b, const Node& node) {
   for (const Value v : node.operands()) arguments.push_back(enter(v));
   const tenon_node_view_t view = node.view();
   const std::vector<tenon_region_t> olds(view.regions, view.regions + view.region_count);
-  std::vector<std::vector<tenon_value_t>> captured;
+  std::vector<std::vector<Value>> captured;
   for (const tenon_region_t id : olds) {
     const tenon_region_view_t old = Region(node.graph(), id).view();
-    std::vector<tenon_value_t> list(old.captures, old.captures + old.capture_count);
-    for (tenon_value_t& v : list) v = enter(Value(node.graph(), v)).id();
-    captured.push_back(list);
+    const std::vector<tenon_value_t> list(old.captures, old.captures + old.capture_count);
+    std::vector<Value>& entered = captured.emplace_back();
+    for (const tenon_value_t v : list) entered.push_back(enter(Value(node.graph(), v)));
   }
   for (size_t k = 0; k < olds.size(); ++k) {
     Body branch_body(one.builder());
-    std::vector<tenon_value_t> values;
+    std::vector<Value> values, made;
     for (uint32_t i = 1; i < node.operand_count(); ++i)
-      values.push_back(branch_body.argument_like(node.operand(i)).id());
-    values.insert(values.end(), captured[k].begin(), captured[k].end());
-    TENON_TRY(branch_body.builder().status());
-    std::vector<tenon_value_t> yields(node.result_count(), TENON_NONE);
-    TENON_TRY(graph_api().region_clone(graph_api().self, &branch_body.builder().raw(), node.graph(),
-                                       olds[k], values.data(), static_cast<uint32_t>(values.size()),
-                                       yields.data()));
-    std::vector<Value> made;
-    for (const tenon_value_t v : yields) made.push_back(Value(node.graph(), v));
+      values.push_back(branch_body.argument_like(node.operand(i)));
+    TENON_TRY(clone_region(branch_body.builder(), Region(node.graph(), olds[k]), values, &made,
+                           captured[k]));
     TENON_TRY(branch_body.yield(made));
     regions.push_back(branch_body.region());
   }

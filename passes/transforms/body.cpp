@@ -28,20 +28,6 @@ Value Body::argument_of_slice(Value v) {
   return add(v.type(), 1);
 }
 
-Status Body::clone(Region from, std::span<const Value> arguments, std::vector<Value>* yields) {
-  TENON_TRY(b_.status());
-  const tenon_region_view_t view = from.view();
-  std::vector<tenon_value_t> values;
-  for (const Value v : arguments) values.push_back(v.id());
-  values.insert(values.end(), view.captures, view.captures + view.capture_count);
-  std::vector<tenon_value_t> made(view.yield_count, TENON_NONE);
-  TENON_TRY(graph_api().region_clone(graph_api().self, &b_.raw(), from.graph(), from.id(),
-                                     values.data(), static_cast<uint32_t>(values.size()),
-                                     made.data()));
-  for (const tenon_value_t id : made) yields->push_back(Value(b_.graph(), id));
-  return {};
-}
-
 Status Body::yield(const std::vector<Value>& values) {
   TENON_TRY(b_.status());
   return sdk::yield(region(), values);
@@ -80,17 +66,6 @@ Value tangent_of(const ValueMap& tangents, Value v) {
 Status replace_node(const Node& from, const Node& to, const std::vector<uint32_t>& order) {
   return graph_api().node_replace(graph_api().self, from.graph(), from.id(), to.id(),
                                   order.empty() ? nullptr : order.data());
-}
-
-std::vector<Attr> attributes_without(const Node& node,
-                                     std::initializer_list<std::string_view> names) {
-  std::vector<Attr> out;
-  const tenon_node_view_t view = node.view();
-  for (uint32_t i = 0; i < view.attr_count; ++i) {
-    if (std::find(names.begin(), names.end(), sym_text(view.attrs[i].name)) == names.end())
-      out.push_back(Attr(view.attrs[i]));
-  }
-  return out;
 }
 
 }  // namespace tenon::passes

@@ -22,7 +22,7 @@ Status push_branch(const Node& node, Region region, const ValueMap& tangents, Br
     if (tangent_of(tangents, node.operand(i)).valid())
       inside[arguments[i - 1].id()] = branch->body.argument_like(node.operand(i));
   }
-  TENON_TRY(branch->body.clone(region, arguments, &branch->yields));
+  TENON_TRY(clone_region(branch->body.builder(), region, arguments, &branch->yields));
   TENON_TRY(branch->body.yield(branch->yields));
   for (const Value v : captures_of(node)) {
     if (tangent_of(tangents, v).valid()) inside[v.id()] = tangent_of(tangents, v);
@@ -43,7 +43,7 @@ Status pull_branch(Body& body, const Node& node, Region region, const Targets& t
   for (size_t r = 0; r < cotangents.size(); ++r) {
     if (cotangents[r].valid()) given[r] = body.argument_like(cotangents[r]);
   }
-  TENON_TRY(body.clone(region, arguments, &yields));
+  TENON_TRY(clone_region(body.builder(), region, arguments, &yields));
   TENON_TRY(body.yield(yields));
   const std::vector<Node> nodes = body.region().nodes();
   ValueSet varied;
@@ -90,7 +90,7 @@ Status push_branches(Builder& b, const Node& node, ValueMap* tangents) {
     const Value t = tangent_of(*tangents, node.operand(i));
     if (t.valid()) operands.push_back(t);
   }
-  const Node made = b.build_node("switch", operands, attributes_without(node, {}), regions);
+  const Node made = b.build_node("switch", operands, attributes_of(node), regions);
   TENON_TRY(b.status());
   for (uint32_t k = 0; k < with_tangent.size(); ++k)
     (*tangents)[made.result(with_tangent[k]).id()] = made.result(node.result_count() + k);

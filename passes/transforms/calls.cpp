@@ -8,26 +8,6 @@
 namespace tenon::passes {
 namespace {
 
-// Copies of a region's body at a builder, with these values as its arguments; captures are replaced
-// as `replaced` says.
-Status clone(Builder& b, Region region, std::span<const Value> arguments, const ValueMap& replaced,
-             std::vector<Value>* yields) {
-  const tenon_region_view_t view = region.view();
-  std::vector<tenon_value_t> values;
-  for (const Value v : arguments) values.push_back(v.id());
-  for (uint32_t i = 0; i < view.capture_count; ++i) {
-    const auto at = replaced.find(view.captures[i]);
-    values.push_back(at == replaced.end() ? view.captures[i] : at->second.id());
-  }
-  std::vector<tenon_value_t> made(view.yield_count, TENON_NONE);
-  TENON_TRY(b.status());
-  TENON_TRY(graph_api().region_clone(graph_api().self, &b.raw(), region.graph(), region.id(),
-                                     values.data(), static_cast<uint32_t>(values.size()),
-                                     made.data()));
-  for (const tenon_value_t id : made) yields->push_back(Value(region.graph(), id));
-  return {};
-}
-
 // ---- Rules of its own ----
 
 bool has_own_rules(const Node& node) {
@@ -79,7 +59,7 @@ Status push_own(Builder& b, const Node& node, ValueMap* tangents) {
     const Value t = tangent_of(*tangents, v);
     arguments.push_back(t.valid() ? t : zeros_like(b, v));
   }
-  TENON_TRY(clone(b, custom.jvp, arguments, {}, &made));
+  TENON_TRY(clone_region(b, custom.jvp, arguments, &made));
   uint32_t at = 0;
   for (uint32_t r = 0; r < node.result_count(); ++r) {
     if (is_differentiable(node.result(r))) (*tangents)[node.result(r).id()] = made[at++];
@@ -96,13 +76,13 @@ Status pull_by_own(Builder& b, const Node& node, const Custom& custom,
   std::vector<Value> results;
   for (uint32_t r = 0; r < node.result_count(); ++r) results.push_back(node.result(r));
   const std::vector<Value> operands = node.operands();
-  TENON_TRY(clone(here, custom.forward, operands, {}, &made));
+  TENON_TRY(clone_region(here, custom.forward, operands, &made));
   std::vector<Value> given(made.begin() + static_cast<int64_t>(results.size()), made.end());
   for (size_t r = 0; r < results.size(); ++r) {
     if (!is_differentiable(results[r])) continue;
     given.push_back(cotangents[r].valid() ? cotangents[r] : zeros_like(b, results[r]));
   }
-  TENON_TRY(clone(b, custom.pull, given, {}, &cotangents_of));
+  TENON_TRY(clone_region(b, custom.pull, given, &cotangents_of));
   uint32_t at = 0;
   for (uint32_t i = 0; i < operands.size(); ++i) {
     if (!is_differentiable(operands[i])) continue;
@@ -119,11 +99,11 @@ Status pull_by_own_jvp(Builder& b, const Node& node, const Custom& custom,
                        Cotangents* sums) {
   std::vector<uint8_t> wanted;
   for (const Value v : node.operands()) wanted.push_back(is_differentiable(v) ? 1 : 0);
-  const TangentRule rule = [&](std::span<const Value> tangents, std::vector<Value>* out) -> Status {
+  const LinearRule rule = [&](std::span<const Value> tangents, std::vector<Value>* out) -> Status {
     std::vector<Value> arguments = node.operands(), made;
     std::copy_if(tangents.begin(), tangents.end(), std::back_inserter(arguments),
                  [](Value v) { return v.valid(); });
-    TENON_TRY(clone(b, custom.jvp, arguments, {}, &made));
+    TENON_TRY(clone_region(b, custom.jvp, arguments, &made));
     uint32_t at = 0;
     for (uint32_t r = 0; r < node.result_count(); ++r)
       out->push_back(is_differentiable(node.result(r)) ? made[at++] : Value());
@@ -167,7 +147,7 @@ Status push_call(Builder& b, const Node& node, ValueMap* tangents) {
   if (has_own_rules(node)) return push_own(b, node, tangents);
   const tenon_node_t first = next_node(node.graph());
   std::vector<Value> made;
-  TENON_TRY(clone(b, regions_of(node)[0], node.operands(), {}, &made));
+  TENON_TRY(clone_region(b, regions_of(node)[0], node.operands(), &made));
   const std::vector<Node> nodes = nodes_since(node.graph(), b.raw().region, first);
   // In place of the call, so that its users follow where a loop inside is replaced.
   for (uint32_t r = 0; r < made.size(); ++r) TENON_TRY(replace(node.result(r), made[r]));
@@ -195,9 +175,11 @@ Status pull_call(Builder& b, const Node& node, const ValueSet& varied,
     return at == seen.end() ? v : at->second;
   };
   const tenon_node_t first = next_node(node.graph());
-  std::vector<Value> arguments, made;
+  const Region inner = regions_of(node)[0];
+  std::vector<Value> arguments, outside, made;
   for (const Value v : node.operands()) arguments.push_back(now(v));
-  TENON_TRY(clone(b, regions_of(node)[0], arguments, seen, &made));
+  for (const Value v : captures) outside.push_back(now(v));
+  TENON_TRY(clone_region(b, inner, arguments, &made, outside));
   const std::vector<Node> nodes = nodes_since(node.graph(), b.raw().region, first);
   std::vector<Value> wanted = targets.captures;
   for (const uint32_t i : targets.operands) wanted.push_back(node.operand(i));

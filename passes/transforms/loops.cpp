@@ -72,7 +72,7 @@ Status wider_condition(Builder& at, const Loop& loop, const std::vector<uint32_t
   for (const Value v : loop.operands) arguments.push_back(condition.argument_like(v));
   for (const uint32_t i : with_tangent) (void)condition.argument_like(loop.operands[i]);
   const Region old(loop.node.graph(), loop.node.view().regions[0]);
-  TENON_TRY(condition.clone(old, arguments, &yields));
+  TENON_TRY(clone_region(condition.builder(), old, arguments, &yields));
   TENON_TRY(condition.yield(yields));
   regions->push_back(condition.region());
   return {};
@@ -95,7 +95,7 @@ Status push_body(Builder& at, const Loop& loop, const std::vector<uint32_t>& wit
   for (size_t i = loop.carried; i < loop.operands.size(); ++i)
     arguments.push_back(body.argument_like(loop.arguments[i]));
   for (const uint32_t i : cut) inside[arguments[i].id()] = body.argument_like(loop.arguments[i]);
-  TENON_TRY(body.clone(loop.body, arguments, &yields));
+  TENON_TRY(clone_region(body.builder(), loop.body, arguments, &yields));
   TENON_TRY(body.yield(yields));
   for (const Value v : loop.captures) {
     if (tangent_of(tangents, v).valid()) inside[v.id()] = tangent_of(tangents, v);
@@ -126,11 +126,11 @@ Status with_starts(const Loop& loop, Node* out) {
   Body body(at);
   std::vector<Value> arguments, yields;
   for (const Value v : loop.arguments) arguments.push_back(body.argument_like(v));
-  TENON_TRY(body.clone(loop.body, arguments, &yields));
+  TENON_TRY(clone_region(body.builder(), loop.body, arguments, &yields));
   yields.insert(yields.end(), arguments.begin(), arguments.begin() + loop.carried);
   TENON_TRY(body.yield(yields));
   regions.push_back(body.region());
-  *out = at.build_node(loop.node.op(), loop.operands, attributes_without(loop.node, {}), regions);
+  *out = at.build_node(loop.node.op(), loop.operands, attributes_of(loop.node), regions);
   return at.status();
 }
 
@@ -155,7 +155,7 @@ Status pull_body(Builder& at, const Loop& loop, const Backward& back, Region* ou
   for (const Value v : back.given_cotangents) given.push_back(body.argument_of_slice(v));
   std::vector<Value> arguments = starts;
   arguments.insert(arguments.end(), slices.begin(), slices.end());
-  TENON_TRY(body.clone(loop.body, arguments, &yields));
+  TENON_TRY(clone_region(body.builder(), loop.body, arguments, &yields));
   TENON_TRY(body.yield(yields));
   const std::vector<Node> nodes = body.region().nodes();
   ValueSet varied;
@@ -206,7 +206,7 @@ Status push_loop(Builder& b, const Node& node, ValueMap* tangents) {
     operands.push_back(or_zeros(b, tangent_of(*tangents, loop.operands[i]), loop.operands[i]));
   operands.insert(operands.end(), loop.operands.begin() + loop.carried, loop.operands.end());
   for (const uint32_t i : cut) operands.push_back(tangent_of(*tangents, loop.operands[i]));
-  std::vector<Attr> attrs = attributes_without(node, {"carry"});
+  std::vector<Attr> attrs = attributes_of(node, {"carry"});
   const auto more = static_cast<uint32_t>(with_tangent.size());
   if (loop.is_scan) attrs.push_back(Attr("carry", loop.carried + more));
   const Node made = b.build_node(node.op(), operands, attrs, regions);

@@ -29,13 +29,14 @@ Status pull_call(Builder& b, const Node& node, const ValueSet& varied,
 class Body {
  public:
   explicit Body(const Builder& at);
+  // One that was begun before.
+  Body(const Builder& at, Region begun)
+      : b_(tenon_builder_t{at.graph(), begun.id(), TENON_NONE, at.raw().loc}) {}
   Builder& builder() { return b_; }
   Region region() const { return Region(b_.graph(), b_.raw().region); }
   // Adds an argument of the type of `v`, or of its slices along dim 0.
   Value argument_like(Value v);
   Value argument_of_slice(Value v);
-  // Copies the body of another region, with these values as its arguments.
-  Status clone(Region from, std::span<const Value> arguments, std::vector<Value>* yields);
   Status yield(const std::vector<Value>& values);
 
  private:
@@ -58,8 +59,5 @@ Status require_fixed_sizes(const Node& node, Region region);
 Value tangent_of(const ValueMap& tangents, Value v);
 // `from` is replaced by `to`; order: the places of its results among those of `to`.
 Status replace_node(const Node& from, const Node& to, const std::vector<uint32_t>& order = {});
-// The attributes of a node, without those of these names.
-std::vector<Attr> attributes_without(const Node& node,
-                                     std::initializer_list<std::string_view> names);
 
 }  // namespace tenon::passes

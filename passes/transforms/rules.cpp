@@ -41,11 +41,23 @@ Declared declared(const Node& node, const tenon_op_def_t& op) {
   return {op, op.rules, is_complex_node(node)};
 }
 
+// The plugin whose declaration of an op is in force; empty for none.
+std::string plugin_of(const tenon_op_def_t& op) {
+  std::pair<std::string_view, std::string> found = {view(op.name), ""};
+  registry().op_each(registry().self, &found,
+                     [](void* self, const tenon_op_def_t* each, tenon_str_t plugin) {
+                       auto& [name, out] = *static_cast<decltype(found)*>(self);
+                       if (view(each->name) == name) out = view(plugin);
+                     });
+  return found.second;
+}
+
 Status refuse_derivative(const Node& node, const Declared& d) {
   if (d.rules != nullptr && d.rules->no_derivative.size != 0)
     return refuse(node, "T0410", view(d.rules->no_derivative));
   return refuse(node, "T0410",
-                "its declaration has no rule, no scalar program and no decomposition");
+                cat("its declaration, in the plugin ", plugin_of(d.op),
+                    ", has no rule, no scalar program and no decomposition"));
 }
 
 // ---- Forwards ----
@@ -79,7 +91,7 @@ Status push_linear(Builder& b, const Node& node, const Declared& d, std::span<co
   }
   out->assign(node.result_count(), Value());
   const auto add = [&](const std::vector<Value>& with) {
-    const Node made = b.build_node(node.op(), with, attributes_without(node, {}));
+    const Node made = b.build_node(node.op(), with, attributes_of(node));
     for (uint32_t r = 0; r < out->size() && b.status().ok(); ++r) {
       Value& sum = (*out)[r];
       sum = sum.valid() ? b.build("add", {sum, made.result(r)}) : made.result(r);
@@ -171,36 +183,28 @@ Status pull_by_rule(Builder& b, const Node& node, const Declared& d,
   return {};
 }
 
-// Erases what was made since and nothing uses, such as steps of derivatives that turned out to be
-// 1. It would keep the stand-ins of a rule for tangents.
-void erase_unused_since(const Builder& b, tenon_node_t first, const std::vector<Value>& kept) {
-  std::unordered_set<tenon_node_t> makers;
-  for (const Value v : kept) {
-    if (v.valid() && v.node()) makers.insert(v.node().id());
-  }
-  std::vector<Node> nodes = nodes_since(b.graph(), b.raw().region, first);
-  std::erase_if(nodes, [&](const Node& node) { return makers.contains(node.id()); });
-  erase_unused(nodes);
-}
-
-// A rule may ask for sizes of what depends on the tangents: for them, zeros of the same sizes do.
-void take_sizes_elsewhere(const std::vector<Node>& nodes, const ValueSet& linear) {
-  for (const Node& node : nodes) {
-    if (!node.is("dim_size") || !linear.contains(node.operand(0).id())) continue;
-    Builder here = Builder::before(node);
-    const Value size =
-        here.build("dim_size", {zeros_like(here, node.operand(0))}, {{"dim", node.i64("dim")}});
-    if (here.status().ok() && replace(node.result(), size).ok()) (void)erase(node);
-  }
-}
-
 Status pull_by_jvp(Builder& b, const Node& node, const Declared& d,
                    const std::vector<uint8_t>& wanted, std::span<const Value> cotangents,
                    std::vector<Value>* out) {
-  const TangentRule rule = [&](std::span<const Value> tangents, std::vector<Value>* made) {
+  const LinearRule rule = [&](std::span<const Value> tangents, std::vector<Value>* made) {
     return push_by_rule(b, node, d, tangents, made);
   };
   return pull_by_tangents(b, node, wanted, cotangents, rule, out);
+}
+
+// The rule for cotangents is linear in them, and its transpose takes tangents of the operands to
+// those of the results.
+Status push_by_pull(Builder& b, const Node& node, const Declared& d,
+                    std::span<const Value> tangents, std::vector<Value>* out) {
+  std::vector<Value> like;
+  std::vector<uint8_t> wanted;
+  for (uint32_t r = 0; r < node.result_count(); ++r)
+    like.push_back(is_differentiable(node.result(r)) ? node.result(r) : Value());
+  for (const Value t : tangents) wanted.push_back(t.valid() ? 1 : 0);
+  const LinearRule rule = [&](std::span<const Value> cotangents, std::vector<Value>* made) {
+    return pull_by_rule(b, node, d, wanted, cotangents, made);
+  };
+  return transposed(b, node, like, tangents, rule, out);
 }
 
 Status pull_decomposition(Builder& b, const Node& node, const Declared& d,
@@ -273,6 +277,7 @@ Status push_node(Builder& b, const Node& node, std::span<const Value> tangents,
   if (d.is_scalar()) return push_scalar(b, node, d, tangents, out);
   if (d.has(&tenon_op_rules_t::jvp)) return push_by_rule(b, node, d, tangents, out);
   if (d.decomposition() != nullptr) return push_decomposition(b, node, d, tangents, out);
+  if (d.has(&tenon_op_rules_t::pull)) return push_by_pull(b, node, d, tangents, out);
   return refuse_derivative(node, d);
 }
 
@@ -288,37 +293,6 @@ Status pull_node(Builder& b, const Node& node, const std::vector<uint8_t>& wante
   if (d.has(&tenon_op_rules_t::jvp)) return pull_by_jvp(b, node, d, wanted, cotangents, out);
   if (d.decomposition() != nullptr) return pull_decomposition(b, node, d, wanted, cotangents, out);
   return refuse_derivative(node, d);
-}
-
-Status pull_by_tangents(Builder& b, const Node& node, const std::vector<uint8_t>& wanted,
-                        std::span<const Value> cotangents, const TangentRule& rule,
-                        std::vector<Value>* out) {
-  const tenon_node_t first = next_node(node.graph());
-  std::vector<Value> stand_ins(wanted.size());
-  ValueSet linear;
-  for (uint32_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i] == 0) continue;
-    stand_ins[i] = b.build("broadcast", {b.scalar(node.operand(i).dtype(), 0)},
-                           {{"shape", node.operand(i).dims()}});
-    linear.insert(stand_ins[i].id());
-  }
-  std::vector<Value> tangents;
-  TENON_TRY(b.status());
-  TENON_TRY(rule(stand_ins, &tangents));
-  std::vector<Node> made = nodes_since(node.graph(), b.raw().region, first);
-  mark_varied(made, &linear);
-  take_sizes_elsewhere(made, linear);
-  std::erase_if(made, [](const Node& one) { return one.erased(); });
-  Cotangents sums(b);
-  for (uint32_t r = 0; r < tangents.size(); ++r) sums.add(tangents[r], cotangents[r]);
-  TENON_TRY(sums.walk(made, linear));
-  for (const Value v : stand_ins) out->push_back(v.valid() ? sums.of(v) : Value());
-  erase_unused_since(b, first, *out);
-  for (const Value v : stand_ins) {
-    if (v.valid() && !v.node().erased())
-      return refuse(node, "T0410", "its rule for tangents is not linear in them");
-  }
-  return b.status();
 }
 
 void mark_varied(const std::vector<Node>& nodes, ValueSet* varied) {

@@ -30,12 +30,16 @@ Status push_node(Builder& b, const Node& node, std::span<const Value> tangents,
 Status pull_node(Builder& b, const Node& node, const std::vector<uint8_t>& wanted,
                  std::span<const Value> cotangents, std::vector<Value>* out);
 
-// Makes tangents of a node's results from those of its operands, and is linear in them.
-using TangentRule = std::function<Status(std::span<const Value> tangents, std::vector<Value>* out)>;
-// The cotangents of a node's operands by a rule for tangents. The rule is built on stand-ins for
-// the tangents of wanted operands; what depends on these is transposed and erased.
+// Makes values from others, and is linear in them.
+using LinearRule = std::function<Status(std::span<const Value> given, std::vector<Value>* out)>;
+// A linear rule from values of the types of `like` (invalid: zero), transposed: from cotangents of
+// what it makes. The rule is built on stand-ins; what depends on these is transposed and erased.
+Status transposed(Builder& b, const Node& node, const std::vector<Value>& like,
+                  std::span<const Value> cotangents, const LinearRule& rule,
+                  std::vector<Value>* out);
+// The cotangents of a node's operands by a rule from their tangents to those of its results.
 Status pull_by_tangents(Builder& b, const Node& node, const std::vector<uint8_t>& wanted,
-                        std::span<const Value> cotangents, const TangentRule& rule,
+                        std::span<const Value> cotangents, const LinearRule& rule,
                         std::vector<Value>* out);
 
 // Adds to `varied` the results that depend on values in it.
@@ -62,5 +66,8 @@ std::vector<Node> nodes_since(tenon_graph_t* graph, tenon_region_t region, tenon
 tenon_node_t next_node(tenon_graph_t* graph);
 // Erases nodes whose results are unused, last to first.
 void erase_unused(const std::vector<Node>& nodes);
+// Erases what was made since and nothing uses, such as steps of derivatives that turned out to be
+// 1. It would keep the stand-ins of a transposed rule.
+void erase_unused_since(const Builder& b, tenon_node_t first, const std::vector<Value>& kept);
 
 }  // namespace tenon::passes

@@ -130,6 +130,7 @@ class ForwardChain {
       case TENON_S_LGAMMA:
         return build("digamma", {x});
       case TENON_S_DIGAMMA:
+        return b_.build("polygamma", {x}, {{"order", 1}});
       case TENON_S_BITCAST_RESULT:
         refuse(s, "");
         return {};

@@ -34,6 +34,9 @@ struct ControlClaims {
 
   static tenon_code_t claim(void* self, const tenon_claim_t* claim) {
     const auto& claims = *static_cast<ControlClaims*>(self);
+    // A step between kernels of one program, and no program of its own.
+    if (is_barrier(Node(claims.graph, claim->nodes[0])))
+      return tenon_claim_node(claims.sink, claim->nodes[0], 0);
     return claims.sink->claim(claims.sink->self, claim);
   }
   static tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) {

@@ -111,7 +111,7 @@ inline Value transpose_x(const Conv& v, Value g) {
     const Value parts = split(b, out, 1, b.dim(batches), v.x_dim(1));
     out = permute(b, join(b, moved_dim(b, parts, 1, 0), 0), inverse_of(v.c.x_dims));
   }
-  if (!out.valid() || out.dims() == v.x.dims()) return out;
+  if (out.dims() == v.x.dims()) return out;
   const Dims start(v.x.rank(), b.dim(0));
   return b.build("slice", {out}, {{"start", start}, {"limit", v.x.dims()}});
 }

@@ -78,13 +78,6 @@ inline Dim count_of_elements(Builder& b, const Dims& dims) {
   for (const Dim d : dims) out = out * d;
   return out;
 }
-// The attributes of a node as they are.
-inline std::vector<Attr> attributes_of(const Node& node) {
-  const tenon_node_view_t view = node.view();
-  std::vector<Attr> out;
-  for (uint32_t i = 0; i < view.attr_count; ++i) out.push_back(Attr(view.attrs[i]));
-  return out;
-}
 // The rule `batch` of ops whose results begin with a dim of images or the like, as those operands
 // do that have a bit in `kImages`: samples become more images. All other operands are shared by all
 // images. Where they differ from sample to sample, the rule does not apply.

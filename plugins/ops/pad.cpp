@@ -73,12 +73,12 @@ Value transpose(Builder& b, const Node& node, uint32_t operand, std::span<const 
   Value inner = g;
   if (!all_equal(low, 0) || !all_equal(high, 0))
     inner = b.build("pad", {g, b.scalar(g.dtype(), 0)}, {{"low", low}, {"high", high}});
-  if (inner.valid() && !all_equal(stride, 1)) {
+  if (!all_equal(stride, 1)) {
     const Dims start(g.rank(), b.dim(0));
     inner =
         b.build("slice", {inner}, {{"start", start}, {"limit", inner.dims()}, {"stride", stride}});
   }
-  if (operand == 0 || !inner.valid()) return inner;
+  if (operand == 0) return inner;
   const Axes all = range(0, static_cast<int64_t>(g.rank()));
   return minus(b, reduce(b, "reduce_sum", g, all), reduce(b, "reduce_sum", inner, all));
 }

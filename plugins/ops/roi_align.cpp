@@ -1,5 +1,6 @@
 // roi_align: regions of an image, sampled to one size.
 #include "compose.h"
+#include "derivative.h"
 #include "flag.h"
 
 namespace tenon::ops::roi_align {
@@ -95,6 +96,143 @@ Status reference_roi(const Eval& e) {
   return status;
 }
 
+// ---- Derivatives ----
+
+Term as_column(Term rows, const Dims& shape) {
+  return broadcast(rows, shape, {0});
+}
+Term as_row(Term entries, const Dims& shape) {
+  return broadcast(entries, shape, {1});
+}
+
+// How much each element along a dim of x weighs in each part of each region, [regions, parts,
+// extent], and how that changes with the places. The weights of both dims multiply.
+class Along {
+ public:
+  // dim: 0 for height, 1 for width, the second ones in x and in `sizes`, the first in a region.
+  Along(Builder& b, const Node& node, Term regions, int64_t dim)
+      : b_(b), regions_(regions), dim_(dim), parts_(node.i64s("sizes")[static_cast<size_t>(dim)]) {
+    samples_ = node.i64("samples");
+    scale_ = node.f64("scale");
+    shift_ = node.i64("half_pixel") != 0 ? 0.5 : 0;
+    extent_ = node.operand(0).dim(static_cast<uint32_t>(2 + dim));
+    places_ = {regions_.dim(0), b.dim(parts_ * samples_)};
+    shape_ = {places_[0], places_[1], extent_};
+    std::vector<double> steps;
+    for (int64_t i = 0; i < parts_ * samples_; ++i) {
+      steps.push_back((static_cast<double>(i) + 0.5) / static_cast<double>(parts_ * samples_));
+    }
+    steps_ = as_row(numbers(b, regions.dtype(), steps), places_);
+    length_ = column(3 - dim) - column(1 - dim);
+    const Term used = shift_ == 0 ? max(length_, 1) : length_;
+    at_ = as_column(column(1 - dim) - shift_, places_) + steps_ * as_column(used, places_);
+    const Term n = extent(b, extent_, regions.dtype());
+    last_ = n - 1;
+    inside_ = compare(at_, TENON_CMP_GE, -1) & compare(at_, TENON_CMP_LE, n);
+    const Term index = iota(b, shape_, 2, regions.dtype());
+    distance_ = over(max(min(at_, last_), 0)) - index;
+  }
+  Term weights() const { return mean(where(over(inside_), max(1 - abs(distance_), 0), 0)); }
+  // The tangents of the weights, from those of the regions.
+  Term moved(Term tangents) const {
+    Term length = column(tangents, 3 - dim_) - column(tangents, 1 - dim_);
+    if (shift_ == 0) length = where(compare(length_, TENON_CMP_GT, 1), length, 0);
+    const Term along =
+        as_column(column(tangents, 1 - dim_), places_) + steps_ * as_column(length, places_);
+    const auto between = [&](double low, double high) {
+      return compare(distance_, TENON_CMP_GE, low) & compare(distance_, TENON_CMP_LT, high);
+    };
+    const Term slope =
+        where(between(0, 1), distance_.same(-1), where(between(-1, 0), distance_.same(1), 0));
+    const Term free = inside_ & compare(at_, TENON_CMP_GT, 0) & compare(at_, TENON_CMP_LT, last_);
+    return mean(where(over(free), slope * over(along), 0));
+  }
+
+ private:
+  Term column(Term of, int64_t which) const {
+    return reshape(cut(of, 1, b_.dim(which), b_.dim(which + 1)), {of.dim(0)}) * scale_;
+  }
+  Term column(int64_t which) const { return column(regions_, which); }
+  Term over(Term places) const { return broadcast(places, shape_, {0, 1}); }
+  Term mean(Term of_places) const {
+    const Dims apart = {shape_[0], b_.dim(parts_), b_.dim(samples_), extent_};
+    return reduced("reduce_sum", reshape(of_places, apart), {2}) / static_cast<double>(samples_);
+  }
+
+  Builder& b_;
+  Term regions_;
+  int64_t dim_, parts_, samples_ = 0;
+  double scale_ = 1, shift_ = 0;
+  Dim extent_;
+  Dims places_, shape_;
+  Term steps_, length_, at_, last_, inside_, distance_;
+};
+
+// The parts of all regions: sums over the elements of x, times the weights of both dims.
+Term weighted(Term x, Term batches, Term down, Term across) {
+  Builder& b = *x.b;
+  const Term chosen = {
+      b, b.build("one_hot", {batches}, {{"depth", Dims{x.dim(0)}}, {"dtype", dtype(x.dtype())}})};
+  const Dims shape = {down.dim(0), down.dim(1), x.dim(0), x.dim(2)};
+  const Term rows = broadcast(chosen, shape, {0, 2}) * broadcast(down, shape, {0, 1, 3});
+  const Value lines =
+      b.build("dot_general", {rows, x}, {{"a_contract", {2, 3}}, {"b_contract", {0, 2}}});
+  const Value parts =
+      b.build("dot_general", {lines, across},
+              {{"a_batch", {0}}, {"b_batch", {0}}, {"a_contract", {3}}, {"b_contract", {2}}});
+  return transpose({b, parts}, {0, 2, 1, 3});
+}
+
+std::vector<Value> jvp(Builder& b, const Node& node, std::span<const Value> tangents) {
+  if (node.i64("samples") == 0 || node.text("kind") != "mean") {
+    b.note(fail(TENON_UNIMPLEMENTED,
+                "T0410: roi_align has no derivative with samples = 0, where the regions decide how "
+                "many places there are, nor with kind max: give samples, and take the mean"));
+    return {};
+  }
+  const auto wide = [&](Value v) {
+    return Term(b, b.convert(v, is_narrow(v.dtype()) ? TENON_F32 : v.dtype()));
+  };
+  const Term x = wide(node.operand(0)), batches = {b, node.operand(2)};
+  const Term regions = {b, b.convert(node.operand(1), x.dtype())};
+  const Along down(b, node, regions, 0), across(b, node, regions, 1);
+  Value sum;
+  if (tangents[0]) sum = weighted(wide(tangents[0]), batches, down.weights(), across.weights());
+  if (tangents[1]) {
+    const Term moves = {b, b.convert(tangents[1], x.dtype())};
+    sum = plus(b, sum, weighted(x, batches, down.moved(moves), across.weights()));
+    sum = plus(b, sum, weighted(x, batches, down.weights(), across.moved(moves)));
+  }
+  return {sum ? b.convert(sum, node.result().dtype()) : Value()};
+}
+
+// The samples of regions are more regions, and those of x more batches. A batch that x has not
+// stays one that it has not.
+std::vector<Value> batch(Builder& b, const Node& node, std::span<const Value> operands,
+                         std::span<const uint8_t> is_batched, Dim size) {
+  const Dim regions = node.operand(1).dim(0), images = node.operand(0).dim(0);
+  Value x = operands[0];
+  const Value boxes = repeated(b, operands[1], is_batched[1] != 0, size);
+  Term batches = as({b, repeated(b, operands[2], is_batched[2] != 0, size)}, TENON_I64);
+  if (is_batched[0] != 0) {
+    Dims shape = x.dims();
+    shape[1] = size * images;
+    shape.erase(shape.begin());
+    x = reshape(b, x, shape);
+    const Term count = extent(b, images);
+    const Term known = compare(batches, TENON_CMP_GE, 0) & compare(batches, TENON_CMP_LT, count);
+    batches = where(known, batches + iota(b, {size, regions}, 0) * count, -1);
+  }
+  const Value y = b.build_node("roi_align",
+                               std::vector<Value>{x, reshape(b, boxes, {size * regions, b.dim(4)}),
+                                                  reshape(batches, {size * regions})},
+                               attributes_of(node))
+                      .result();
+  Dims whole = node.result().dims();
+  whole.insert(whole.begin(), size);
+  return {reshape(b, y, whole)};
+}
+
 constexpr OpDraft roi_align() {
   OpDraft draft = op("roi_align", kPure);
   draft.summary("Regions of an image brought to one size, from samples between its elements.")
@@ -102,7 +240,9 @@ constexpr OpDraft roi_align() {
           "A region is cut into sizes parts; each is the mean (or the largest weighted neighbour) "
           "of samples x samples places in it. With samples 0 there are as many as the part has "
           "elements, which data decides; so it has no decomposition. Places beyond one element "
-          "outside of x count as 0. A batch that x has not is an error when it runs.")
+          "outside of x count as 0. A batch that x has not is an error when it runs. It "
+          "differentiates "
+          "with a number of samples, and as a mean.")
       .operand("x", "[batch, channels, height, width]", kFloat, 1, 4, 4)
       .operand("regions", "[regions, 4]: x, y of the first corner, x, y of the second", kFloat, 1,
                2, 2)
@@ -123,7 +263,8 @@ constexpr OpDraft roi_align() {
           "{sizes = [1, 1], samples = 2} -> f32[1, 1, 1, 1] [[[[2.5]]]]")
       .infer<infer_roi>()
       .reference<reference_roi>()
-      .no_derivative("no rule for it is there yet")
+      .jvp<jvp>()
+      .batch<batch>()
       .cost(TENON_COST_REDUCTION)
       .tolerance(16);
   return draft;

@@ -103,9 +103,10 @@ def through(chain: Any, f: Any) -> Any:
 
 
 def adjoint(f: Any, xs: Any) -> tuple[Array, Array]:
-    """<u, Jv> = <pull(u), v>."""
+    """<u, Jv> = <pull(u), v>, with Jv by the linear map. The transforms of chains are jvp's."""
     tangents = waves(xs, 0.4)
-    ys, pushed = tenon.jvp(f, xs, tangents)
+    ys, push = tenon.linearize(f, *xs)
+    pushed = push(*tangents)
     cotangents = waves(ys, 1.4)
     pulled = tenon.vjp(f, *xs)[1](cotangents)
     left, left_size = dots(cotangents, pushed)

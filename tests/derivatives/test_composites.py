@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tenon
 from tenon import grad, jvp, vjp, vmap, xp
+from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder.trace import DIMS, emit
 from tenon.xp._array import Array, value_of
@@ -220,6 +221,39 @@ CASES = {
     "adaptive_pool": op("adaptive_pool", array(1, 2, 5), sizes=(3,)),
     **COMPLEX_CASES,
     "conv_transpose": op("conv_transpose", array(2, 3, 4), array(3, 2, 3), array(2), strides=(2,)),
+    "depthwise_conv": op(
+        "depthwise_conv", array(2, 3, 5), array(6, 1, 3), array(6), strides=(2,), pad_low=(1,)
+    ),
+    "conv_bn_act": op(
+        "conv_bn_act", array(2, 4, 5), array(6, 2, 3), array(6), array(6), array(6),
+        array(6) ** 2 + 0.5, groups=2, pad_high=(1,), activation="silu",
+    ),
+    "im2col": op("im2col", array(2, 2, 4, 5), window=(2, 3), strides=(1, 2), pad_low=(1, 0)),
+    "col2im": op(
+        "col2im", array(2, 12, 8), window=(2, 3), strides=(1, 2), pad_low=(1, 0),
+        lists={"image": (4, 5)},
+    ),
+    "pixel_shuffle": op("pixel_shuffle", array(2, 8, 2, 3), factor=2, order="blocks_first"),
+    "take_along": op("take_along", array(2, 4), np.array([[3, 0, 0], [1, 5, -1]]), dim=1),
+    "take_along fill": op(
+        "take_along", array(2, 4), np.array([[3, 0, 0], [1, 5, -1]]), dim=1, mode="fill"
+    ),
+    "roi_align": op(
+        "roi_align", array(2, 3, 5, 6), np.array([[0.3, 1.2, 4.1, 3.9], [-2.0, 0.4, 7.5, 6.0]]),
+        np.array([1, 0]), sizes=(2, 3), samples=2, scale=0.9,
+    ),
+    "roi_align small": op(
+        "roi_align", array(1, 1, 5, 6), np.array([[0.3, 1.2, 0.7, 1.5], [1.1, 0.3, 4.3, 2.8]]),
+        np.array([0, 0]), sizes=(2, 2), samples=1, half_pixel=0,
+    ),
+    "split": op("split", array(2, 5), results=2, dim=1, lists={"sizes": (2, 3)}),
+    **{
+        f"scatter_elements {kind}": op(
+            "scatter_elements", array(2, 4), np.array([[3, 0, 0], [1, 5, 1]]), array(2, 3), dim=1,
+            kind=kind,
+        )
+        for kind in ("set", "add", "mul", "max")
+    },
 }  # fmt: skip
 
 
@@ -310,6 +344,34 @@ def test_samples(name):
             np.testing.assert_allclose(y, np.stack([w[r] for w in wanted]), rtol=1e-11, atol=1e-12)
 
 
+# Functions of integers, each of which has samples.
+OF_INTEGERS = {
+    "one_hot": (op("one_hot", lists={"depth": (4,)}, dtype=dt.float64)[0], [(2, 3)]),
+    "take_along": (
+        lambda i: op("take_along", dim=1)[0](np.arange(8.0).reshape(2, 4), i),
+        [(2, 3)],
+    ),
+    "scatter_elements": (
+        lambda i, j: op("scatter_elements", dim=1, kind="add")[0](j, i, np.ones((2, 3), int)),
+        [(2, 3), (2, 4)],
+    ),
+    "split": (op("split", results=2, dim=1, lists={"sizes": (2, 3)})[0], [(2, 5)]),
+    "pixel_shuffle": (op("pixel_shuffle", factor=2)[0], [(1, 4, 2, 2)]),
+    "im2col": (op("im2col", window=(2,))[0], [(1, 2, 4)]),
+    "embedding": (lambda i: op("embedding")[0](np.arange(8.0).reshape(4, 2), i), [(2, 3)]),
+}
+
+
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_samples_of_integers(name):
+    function, shapes = OF_INTEGERS[name]
+    many = [RANDOM.integers(0, 4, (3, *shape)) for shape in shapes]
+    got = parts(vmap(function)(*arrays(many)))
+    wanted = [parts(function(*arrays(a[k] for a in many))) for k in range(3)]
+    for r, y in enumerate(got):
+        assert (y == np.stack([w[r] for w in wanted])).all()
+
+
 def slope_at(function, *given):
     return [
         np.asarray(g)
@@ -345,6 +407,18 @@ def test_det_of_a_singular_matrix():
         ]
         got = np.asarray(grad(op("det")[0])(xp.asarray(a)))
         np.testing.assert_allclose(got, minor, rtol=1e-9, atol=1e-9)
+
+
+def test_roi_align_where_regions_count_places():
+    function, given = op("roi_align", array(1, 1, 4, 4), array(1, 4), np.array([0]), sizes=(2, 2))
+    with pytest.raises(tenon.Error, match="T0410: roi_align.*samples"):
+        grad(lambda x: xp.sum(function(x, *given[1:])))(xp.asarray(given[0]))
+    x = xp.asarray(np.stack([given[0], 2 * given[0]]))
+    many = vmap(lambda x: function(x, *given[1:]))(x)
+    np.testing.assert_allclose(np.asarray(many[1, ...]), 2 * np.asarray(many[0, ...]), rtol=1e-12)
+    outside = vmap(lambda x: function(x, given[1], np.array([1])))
+    with pytest.raises(tenon.Error, match="names the batch -1"):
+        np.asarray(outside(x))
 
 
 def test_stop_gradient():

@@ -11,6 +11,7 @@ import itertools
 import mpmath as mp
 import numpy as np
 import pytest
+import tenon
 from tenon import grad, jvp, xp
 from tenon.builder import ops
 from tenon.xp._array import Array, value_of
@@ -239,6 +240,32 @@ def test_special_functions():
     points = [0.25, 1.0, 3.5, 100.0, -0.5]
     got = derivatives({"lgamma": {}}, [np.array(points)], 0)["lgamma"]
     np.testing.assert_allclose(got, [float(mp.digamma(x)) for x in points], rtol=1e-11, atol=1e-13)
+    points = [1e-3, 0.25, 0.5, 1.0, 3.5, 100.0, -0.5, -7.9]
+    got = derivatives({"digamma": {}}, [np.array(points)], 0)["digamma"]
+    np.testing.assert_allclose(got, [float(mp.psi(1, x)) for x in points], rtol=1e-13)
+    points[6] = -0.3  # at -0.5 those of even order are a small rest of two large numbers
+    for order in (1, 2, 5, 12):
+        got = derivatives({"polygamma": {"order": order}}, [np.array(points)], 0)["polygamma"]
+        wanted = [float(mp.psi(order + 1, x)) for x in points]
+        np.testing.assert_allclose(got, wanted, rtol=1e-12)
+
+
+def test_polygamma_in_f32():
+    """Against mpmath, of positive numbers: all terms have one sign."""
+    points = np.random.default_rng(2).uniform(0.01, 40, 200).astype(np.float32)
+    for order in (1, 2, 3):
+
+        def function(x, order=order):
+            return Array(ops.one("polygamma", value_of(x), order=order))
+
+        wanted = np.array([float(mp.psi(order, mp.mpf(float(x)))) for x in points])
+        for device in ("cpu", "reference"):
+            got = np.asarray(tenon.compile(function, device=device)(xp.asarray(points)))
+            apart = np.abs(got.astype(np.float64) - wanted)
+            assert np.max(apart / np.spacing(np.abs(wanted).astype(np.float32))) < 8, (
+                order,
+                device,
+            )
 
 
 def test_second_derivatives_have_no_nan():

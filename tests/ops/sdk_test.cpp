@@ -59,6 +59,20 @@ TEST_F(Sdk, FailuresAreSticky) {
   EXPECT_EQ(out, TENON_NONE);
 }
 
+TEST_F(Sdk, InvalidHandlesReadAsEmptyOnes) {
+  Builder b = builder();
+  const Value wrong = b.build("add", {x_, b.scalar(TENON_F32, 1)});
+  EXPECT_FALSE(wrong.dim(0).valid());
+  EXPECT_FALSE((wrong.dim(1) * Dim(2) + n_).valid());
+  EXPECT_FALSE(x_.dim(2).valid()) << "beyond the rank";
+  EXPECT_TRUE(wrong.dims().empty());
+  EXPECT_TRUE(wrong.uses().empty());
+  EXPECT_TRUE(Value().uses().empty());
+  EXPECT_TRUE(Node().operands().empty());
+  EXPECT_TRUE(Region().nodes().empty());
+  EXPECT_FALSE(b.full_like(wrong, 0).valid());
+}
+
 TEST_F(Sdk, PatternsMatchAndCapture) {
   Builder b = builder();
   const Value one = b.full_like(x_, 1);

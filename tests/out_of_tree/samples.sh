@@ -8,7 +8,7 @@ set -euo pipefail
 build=$(realpath "$1") source=$(realpath "$2")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-kinds="acme fast_sort moving_average fuse_logsumexp rpn call_counter"
+kinds="acme fast_sort moving_average row_energy fuse_logsumexp rpn call_counter"
 
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
 # A vendor has only the installed copies.

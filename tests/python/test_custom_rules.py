@@ -32,7 +32,7 @@ def weights():
     return f64(rng.normal(size=(4, 4))), f64(rng.normal(size=4))
 
 
-@pytest.mark.parametrize("device, bound", [("reference", 0), ("cpu", 1e-12)])
+@pytest.mark.parametrize("device, bound", [("reference", 0), ("cpu", 1e-12), ("sim", 1e-12)])
 def test_checkpoint_changes_no_bit(device, bound):
     """On reference, which computes op by op. The cpu device fuses other nodes."""
     w, x = weights()

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tenon import _host, _native, xp
 from tenon._devices import device_text
 from tenon._errors import UnsupportedError, UsageError, flag, place
+from tenon._tree import Static, argument, constant, flatten, references, unflatten
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder import trace as _trace
@@ -26,148 +27,6 @@ if TYPE_CHECKING:
 
 PROGRAMS_MAX = 256
 KINDS_MAX = 256
-
-
-class _Leaf:
-    """The place of an array in nested arguments or results."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "*"
-
-
-_LEAF = _Leaf()
-
-
-class _Static(NamedTuple):
-    """An argument of static=: a constant of the program."""
-
-    name: str
-    value: Any
-
-
-def _is_array(value: object) -> bool:
-    if isinstance(value, type):  # numpy.float32 has a shape, too
-        return False
-    return (
-        isinstance(value, (bool, int, float, complex, Dim))
-        or hasattr(value, "__dlpack__")
-        or (hasattr(value, "shape") and hasattr(value, "dtype"))
-    )
-
-
-def _flatten(
-    value: Any,
-    leaves: list[Any],
-    names: list[str],
-    name: str,
-    constant: Callable[[Any, str], Any],
-) -> Any:
-    """The structure of a value, hashable, with its arrays taken out."""
-    if isinstance(value, _Static):
-        return constant(value.value, value.name)
-    if _is_array(value):
-        leaves.append(value)
-        names.append(name)
-        return _LEAF
-    if isinstance(value, (tuple, list)):
-        parts = tuple(
-            _flatten(v, leaves, names, f"{name}_{i}", constant) for i, v in enumerate(value)
-        )
-        return type(value), parts, None
-    if isinstance(value, dict):
-        keys = tuple(value)
-        parts = tuple(_flatten(value[k], leaves, names, f"{name}_{k}", constant) for k in keys)
-        return dict, parts, keys
-    return constant(value, name)
-
-
-def _constant(value: Any, name: str) -> Any:
-    """The structure of a value that is part of the program. Its type counts: True is not 1."""
-    try:
-        hash(value)
-    except TypeError:
-        raise UsageError(
-            f"argument {name} is a {type(value).__name__}: arrays, numbers, tuples, lists, dicts of "
-            "them, and hashable values can be passed to a compiled function; arguments of static= "
-            "are hashable",
-            "T0601",
-        ) from None
-    return "value", (type(value),), value
-
-
-class _Rebuilt:
-    """An object that is known by its parts: all of these are equal. It is not kept alive."""
-
-    __slots__ = ("reference",)
-
-    def __init__(self, value: object):
-        self.reference = weakref.ref(value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Rebuilt)
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __call__(self) -> Any:
-        return self.reference()
-
-
-def _is_record(value: Any) -> bool:
-    """Whether it is a frozen dataclass, whose fields say all of it."""
-    parameters = getattr(type(value), "__dataclass_params__", None)
-    return parameters is not None and parameters.frozen and parameters.eq
-
-
-def _record(value: Any, name: str) -> Any:
-    import dataclasses
-
-    fields = dataclasses.fields(value)
-    parts = tuple(_argument(getattr(value, f.name), f"{name}.{f.name}") for f in fields)
-    return "record", (("value", (), type(value)), *parts), _Rebuilt(value)
-
-
-def _argument(value: Any, name: str) -> Any:
-    """As _constant; but an object that is equal to itself only, such as self, is not kept alive.
-
-    Nor is a frozen dataclass, and what its fields refer to in this way.
-    """
-    if _is_record(value):
-        try:
-            return _record(value, name)
-        except TypeError:  # without a place for a weak reference
-            pass
-    by_identity: Any = object.__hash__
-    if type(value).__hash__ is by_identity:
-        try:
-            return "reference", (), weakref.ref(value)
-        except TypeError:  # without a place for it
-            pass
-    return _constant(value, name)
-
-
-def _references(structure: Any) -> list[Any]:
-    """The weak references in a structure."""
-    if structure is _LEAF or structure[0] == "value":
-        return []
-    kind, parts, extra = structure
-    return [extra] if kind == "reference" else [r for p in parts for r in _references(p)]
-
-
-def _unflatten(structure: Any, leaves: Any) -> Any:
-    if structure is _LEAF:
-        return next(leaves)
-    kind, parts, extra = structure
-    if kind == "value":
-        return extra
-    if kind == "reference" or kind == "record":
-        return extra()
-    made = [_unflatten(p, leaves) for p in parts]
-    if kind is dict:
-        return dict(zip(extra, made))
-    return kind(*made) if hasattr(kind, "_fields") else kind(made)
 
 
 def _type_of(value: Any) -> tuple[str, Shape, bool]:
@@ -222,7 +81,7 @@ class _Program:
         results = [_of_tensor(r) if wrap else r for r in given]
         for i in self.plain:
             results[i] = results[i].item()
-        return _unflatten(self.structure, iter(results))
+        return unflatten(self.structure, iter(results))
 
 
 def _check_range(number: int, dtype: dt.DType, line: str) -> None:
@@ -260,7 +119,7 @@ class Compiled:
         leaves: list[Any] = []
         names: list[str] = []
         given = self._mark_static(args, kwargs) if self._static else (args, kwargs)
-        structure = _flatten(given, leaves, names, "", _argument)
+        structure = flatten(given, leaves, names, "", argument)
         types = tuple(map(_type_of, leaves))
         if any(isinstance(v, Array) and v._value.trace is not None for v in leaves):
             return self._function(*args, **kwargs)  # inside of another trace
@@ -323,7 +182,7 @@ class Compiled:
         if len(self._kinds) >= KINDS_MAX:
             self._kinds.clear()
             self._exact.clear()
-        for reference in _references(key[0]):
+        for reference in references(key[0]):
             weakref.finalize(reference(), _drop, weakref.ref(self), key).atexit = False
         return self._kinds.setdefault(key, _Kind())
 
@@ -381,9 +240,9 @@ class Compiled:
     def _mark_static(self, args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], Any]:
         """The arguments, with those of static= marked as constants."""
         first = zip(self._parameters, args)
-        marked = [_Static(n, v) if n in self._static else v for n, v in first]
+        marked = [Static(n, v) if n in self._static else v for n, v in first]
         marked.extend(args[len(marked) :])
-        named = {n: _Static(n, v) if n in self._static else v for n, v in kwargs.items()}
+        named = {n: Static(n, v) if n in self._static else v for n, v in kwargs.items()}
         return tuple(marked), named
 
     def _trace_numbers(self, structure: Any, types: Types, names: list[str]) -> _Program:
@@ -408,11 +267,11 @@ class Compiled:
             if weak:
                 trace.numbers[value.id] = self._parameter_of(names[i])
             arguments.append(Array(value, weak))
-        args, kwargs = _unflatten(structure, iter(arguments))
+        args, kwargs = unflatten(structure, iter(arguments))
         with tracing(trace):
             result = self._function(*args, **kwargs)
             leaves: list[Any] = []
-            shape_of_result = _flatten(result, leaves, [], "the result", _constant)
+            shape_of_result = flatten(result, leaves, [], "the result", constant)
             ids = [trace.id_of(_result_value(v)) for v in leaves]
             plain = [i for i, v in enumerate(leaves) if _is_plain(v)]
         if not ids:
@@ -539,8 +398,11 @@ def compile(
 
     The function runs once with arrays that have no values yet, and what it does with them is
     compiled. Arguments are arrays of tenon.xp, NumPy, torch or another library, numbers, and tuples,
-    lists and dicts of them; the results are arrays of the same kind, and sizes and numbers stay
-    numbers. Other hashable arguments are constants. A program is kept for each set of types. When sizes change, the second compilation
+    lists, dicts and dataclasses of them; the results are arrays of the same kind, and sizes and
+    numbers stay numbers. A field of a dataclass is a constant if it says so:
+    dataclasses.field(metadata={"static": True}). Other hashable arguments are constants, among them
+    frozen dataclasses without an array. Instances are made again from their fields, without
+    __init__. A program is kept for each set of types. When sizes change, the second compilation
     has symbols in their place and serves all later ones, except for sizes 0 and 1, and unless the
     function needs them as numbers. Values of arguments never cause a compilation. Arrays from
     outside of the function are constants with the value that they had, and so are attributes of

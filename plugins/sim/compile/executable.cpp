@@ -217,6 +217,7 @@ uint64_t now_ns() {
 
 struct Place {
   uint64_t handle = 0, offset_bytes = 0;
+  friend bool operator==(const Place&, const Place&) = default;
 };
 
 Place place_of(const Run& run, uint32_t buffer) {
@@ -234,6 +235,11 @@ Place place_of(const Run& run, uint32_t buffer) {
       break;
   }
   return {run.workspace.first, run.workspace.second + run.layout.temp_offsets[buffer]};
+}
+
+// Whether a step has nothing to do: it copies a buffer to where it lies.
+bool is_done(const Run& run, const kg::ProgramStep& step) {
+  return step.copies && place_of(run, step.buffers[0]) == place_of(run, step.buffers[1]);
 }
 
 std::string name_of(const kg::ProgramBuffer& b, uint32_t buffer) {
@@ -323,6 +329,7 @@ Status perform(const Run& run, Queue& queue) {
   const DeviceMemory::Access access(run.exe->device->memory);
   for (size_t i = 0; i < run.exe->program.steps.size(); ++i) {
     if (cancelled()) return fail(TENON_CANCELLED, "sim: stopped");
+    if (is_done(run, run.exe->program.steps[i])) continue;
     const uint64_t begin = now_ns();
     TENON_TRY(launch(run, run.exe->program.steps[i], i));
     if (run.profile != nullptr) {

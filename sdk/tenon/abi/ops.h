@@ -190,8 +190,9 @@ typedef struct tenon_partial_t {
  * An element-wise op needs no record: its partial derivatives follow from its scalar program, for
  * complex numbers only with TENON_TRAIT_HOLOMORPHIC. A composite has those of its decomposition.
  * Cotangents of a node's operands come from the first of these: `pull`; `transpose`; partial
- * derivatives; `jvp`, whose linear part is transposed; the decomposition. Tangents of its results
- * come from: the op itself, where it is linear; partial derivatives; `jvp`; the decomposition. */
+ * derivatives; `jvp`, whose linear part is transposed; the decomposition. Tangents of its results:
+ * the op itself, where it is linear; partial derivatives; `jvp`; the decomposition; `pull`,
+ * transposed. */
 typedef struct tenon_op_rules_t {
   uint32_t size_bytes;
   /* Bit i: operand i. The results are linear in these operands together, so that tangents go

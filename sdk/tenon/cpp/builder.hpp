@@ -8,6 +8,7 @@
 #ifndef TENON_CPP_BUILDER_HPP_
 #define TENON_CPP_BUILDER_HPP_
 
+#include <algorithm>
 #include <concepts>
 #include <initializer_list>
 #include <span>
@@ -80,6 +81,18 @@ class Attr {
   std::vector<tenon_dim_t> dims_;
 };
 using Attrs = std::vector<Attr>;
+
+// The attributes of a node as they are, but for those of these names; borrowed as a view.
+inline Attrs attributes_of(const Node& node, std::initializer_list<std::string_view> without = {}) {
+  const tenon_node_view_t view = node.view();
+  Attrs out;
+  for (uint32_t i = 0; i < view.attr_count; ++i) {
+    const std::string_view name = sym_text(view.attrs[i].name);
+    if (std::find(without.begin(), without.end(), name) == without.end())
+      out.push_back(Attr(view.attrs[i]));
+  }
+  return out;
+}
 
 // ---- Building ----
 // The type of an argument or a constant.
@@ -290,6 +303,24 @@ inline Status yield(Region region, std::span<const Value> values,
   return graph_api().region_yield(graph_api().self, region.graph(), region.id(), ids.data(),
                                   static_cast<uint32_t>(ids.size()),
                                   texts.empty() ? nullptr : texts.data());
+}
+// Copies the body of a region to `at`. arguments, captures: what stands for those of the region;
+// without captures they stand for themselves. Appends what the copy yields.
+inline Status clone_region(Builder& at, Region from, std::span<const Value> arguments,
+                           std::vector<Value>* yields, std::span<const Value> captures = {}) {
+  TENON_TRY(at.status());
+  const tenon_region_view_t view = from.view();
+  std::vector<tenon_value_t> values;
+  for (const Value v : arguments) values.push_back(v.id());
+  for (const Value v : captures) values.push_back(v.id());
+  if (captures.empty())
+    values.insert(values.end(), view.captures, view.captures + view.capture_count);
+  std::vector<tenon_value_t> made(view.yield_count, TENON_NONE);
+  TENON_TRY(graph_api().region_clone(graph_api().self, &at.raw(), from.graph(), from.id(),
+                                     values.data(), static_cast<uint32_t>(values.size()),
+                                     made.data()));
+  for (const tenon_value_t id : made) yields->push_back(Value(at.graph(), id));
+  return {};
 }
 inline Status replace(Value from, Value to) {
   return graph_api().value_replace(graph_api().self, from.graph(), from.id(), to.id());

@@ -204,11 +204,7 @@ inline Status by_parts(Builder& b, const Node& node, tenon_value_t* out_results)
   const auto on = [&](std::string_view part) {
     std::vector<Value> parts;
     for (Value v : operands) parts.push_back(v && is_complex(v.dtype()) ? b.build(part, {v}) : v);
-    // Read only now: building a node ends the life of views.
-    const tenon_node_view_t view = node.view();
-    std::vector<Attr> attrs;
-    for (uint32_t i = 0; i < view.attr_count; ++i) attrs.push_back(Attr(view.attrs[i]));
-    return b.build_node(node.op(), parts, attrs);
+    return b.build_node(node.op(), parts, attributes_of(node));
   };
   const Node re = on("real"), im = on("imag");
   std::vector<Value> results;

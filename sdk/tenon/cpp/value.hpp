@@ -1,6 +1,9 @@
 // Views of types, blobs, values, nodes and regions of a graph. Handles are indices with their
 // graph: copy them freely; they are valid as long as the graph. Threads: one at a time; any thread
 // for a frozen graph.
+//
+// Reading an invalid handle gives what an empty one would have: rank 0, no operands, invalid dims.
+// So a rule may go on after a failed build; the builder keeps the failure.
 #ifndef TENON_CPP_VALUE_HPP_
 #define TENON_CPP_VALUE_HPP_
 
@@ -26,7 +29,8 @@ class TypeView {
   tenon_dtype_t dtype() const { return type_.dtype; }
   uint16_t kind() const { return type_.kind; }
   uint32_t rank() const { return type_.rank; }
-  Dim dim(uint32_t i) const { return Dim(graph_, type_.dims[i]); }
+  // Invalid beyond the rank.
+  Dim dim(uint32_t i) const { return i < type_.rank ? Dim(graph_, type_.dims[i]) : Dim(); }
   Dims dims() const {
     Dims out;
     out.reserve(type_.rank);
@@ -168,7 +172,9 @@ class Value {
   std::span<const tenon_use_t> uses() const {
     const tenon_use_t* uses = nullptr;
     uint32_t count = 0;
-    if (graph_api().value_uses(graph_api().self, graph_, id_, &uses, &count) != TENON_OK) return {};
+    if (!valid() ||
+        graph_api().value_uses(graph_api().self, graph_, id_, &uses, &count) != TENON_OK)
+      return {};
     return {uses, count};
   }
 
@@ -274,9 +280,13 @@ class Region {
   Region(tenon_graph_t* graph, tenon_region_t id) : graph_(graph), id_(id) {}
   tenon_region_t id() const { return id_; }
   tenon_graph_t* graph() const { return graph_; }
+  bool valid() const { return id_ != TENON_NONE; }
+  explicit operator bool() const { return valid(); }
+  // Zeroed for an invalid region.
   tenon_region_view_t view() const {
     auto out = sized<tenon_region_view_t>();
-    if (graph_api().region_view(graph_api().self, graph_, id_, &out) != TENON_OK) out = {};
+    if (!valid() || graph_api().region_view(graph_api().self, graph_, id_, &out) != TENON_OK)
+      out = {};
     return out;
   }
   // Snapshots: safe to iterate while the graph changes.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory>
 
 #include "frontends/python/native/host/host.h"
 #include "frontends/python/native/ops/ops.h"
@@ -396,6 +397,15 @@ void Trace::transform(const std::vector<uint32_t>& values, const std::vector<std
   });
 }
 
+Trace* Trace::copy() const {
+  std::unique_ptr<Trace> out(new Trace());
+  out->at_ = at_;
+  ask_graph(
+      [&](const tenon_host_graph_t& g) { return g.clone(g.self, at_.graph, &out->at_.graph); });
+  out->owned_ = true;
+  return out.release();
+}
+
 nb::list Trace::inline_graph(const Trace& other, const std::vector<uint32_t>& values) {
   auto graph = sized<tenon_graph_view_t>();
   auto main = sized<tenon_region_view_t>();
@@ -552,6 +562,7 @@ void bind_trace(nb::module_& m) {
            nb::sig("def dim_parts(self, dim: int) -> tuple[int, int, int, int, str]"))
       .def("finish", &Trace::finish, "values"_a, "names"_a)
       .def("transform", &Trace::transform, "values"_a, "names"_a, "passes"_a)
+      .def("copy", &Trace::copy, nb::rv_policy::take_ownership)
       .def("inline", &Trace::inline_graph, "graph"_a, "values"_a,
            nb::sig("def inline(self, graph: Trace, values: Sequence[int]) -> "
                    "list[tuple[int, str, tuple[int, ...]]]"))

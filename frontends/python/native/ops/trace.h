@@ -61,6 +61,8 @@ class Trace {
   // added afterwards.
   void transform(const std::vector<uint32_t>& values, const std::vector<std::string>& names,
                  const std::string& passes);
+  // The graph as it is now, with the same numbers of values; Python owns it.
+  Trace* copy() const;
   // Copies the nodes of a graph that was transformed to this one. `values`: its inputs, in order.
   // Returns (value, dtype, dims) of each output.
   nanobind::list inline_graph(const Trace& other, const std::vector<uint32_t>& values);
@@ -84,6 +86,7 @@ class Trace {
   void erase(uint32_t node);
 
  private:
+  Trace() = default;
   void yield(const std::vector<uint32_t>& values, const std::vector<std::string>& names);
   void ask_graph(const std::function<tenon_code_t(const tenon_host_graph_t&)>& work) const;
 

@@ -19,6 +19,7 @@ from tenon._transforms.regions import (
     type_text,
 )
 from tenon._transforms.tracing import Tree, array_of, compiled, name_of
+from tenon._tree import is_node
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder.trace import STRING, Value, active, emit
@@ -317,7 +318,7 @@ class _Call:
 def _spread(given: Any, structure: Any, what: str) -> list[Any]:
     """The entries of `given`, one for each array of a nesting; None stands for all below it."""
     if not isinstance(structure, tuple):
-        if given is not None and isinstance(given, (tuple, list, dict)):
+        if given is not None and (isinstance(given, (tuple, list, dict)) or is_node(given)):
             raise UsageError(f"{what} is a {type(given).__name__}, and it is one array", CODE)
         return [given]
     kind, parts, keys = structure
@@ -325,10 +326,13 @@ def _spread(given: Any, structure: Any, what: str) -> list[Any]:
         return []
     if given is None:
         return [v for p in parts for v in _spread(None, p, what)]
-    ok = type(given) is kind and len(given) == len(parts)
+    is_dataclass = keys is not None and kind is not dict
+    ok = type(given) is kind and (is_dataclass or len(given) == len(parts))
     if not ok or (kind is dict and tuple(given) != keys):
         raise UsageError(
             f"{what} is not nested as {nesting(structure)}, with a star for each array", CODE
         )
     entries = given.values() if kind is dict else given
+    if is_dataclass:
+        entries = [getattr(given, key) for key in keys or ()]
     return [v for entry, p in zip(entries, parts) for v in _spread(entry, p, what)]

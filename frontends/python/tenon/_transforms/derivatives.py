@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tenon import xp
+from tenon import _native, xp
 from tenon._errors import UsageError
-from tenon._transforms.tracing import Traced, Tree, array_of, compiled, name_of
+from tenon._transforms.tracing import Traced, Tree, array_of, compiled, inlined, name_of
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder.trace import Dim, Value
@@ -60,6 +60,13 @@ def _nested(args: tuple[Any, ...], argnums: Any, leaves: Sequence[Any]) -> Any:
     return parts[0] if isinstance(argnums, int) else tuple(parts)
 
 
+def _is_pair(result: Tree) -> bool:
+    structure = result.structure
+    if not isinstance(structure, tuple) or structure[0] not in (tuple, list):
+        return False
+    return len(structure[1]) == 2
+
+
 def value_and_grad(
     function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Function:
@@ -75,11 +82,17 @@ def value_and_grad(
 
     def run(*args: Any) -> Any:
         chosen = _chosen(args, places, "grad")
+        if not chosen:
+            raise UsageError(
+                f"grad: there is no array in argument {places[0]}; numbers in a frozen dataclass "
+                "without arrays are constants",
+                "T0663",
+            )
         traced = Traced(function, name_of(function), args)
         for i in chosen:
             require_float(traced.given[i], f"argument {traced.tree.names[i].strip('_')}", "grad")
         aux = traced.result
-        if has_aux and not (isinstance(aux.structure, tuple) and len(aux.structure[1]) == 2):
+        if has_aux and not _is_pair(aux):
             raise UsageError("grad: with has_aux the function returns (value, aux)", "T0663")
         if not has_aux and len(aux.leaves) != 1:
             raise UsageError(
@@ -87,7 +100,7 @@ def value_and_grad(
                 "number: return it alone, or use has_aux=True",
                 "T0663",
             )
-        value = traced.trace.wrap(traced.trace.native.type_of(traced.ids[0]))
+        value = traced.outputs()[0]
         if dt.is_complex(value.dtype):
             raise UsageError(
                 f"grad: the function returns {value.dtype.name}{ops.shape_text(value.shape)}, and the "
@@ -161,7 +174,7 @@ def _linear_map(
             for i, t in zip(chosen, more)
         ]
         return traced, traced.inline(f'jvp{{wrt="{wrt}"}},cse,dce', given)
-    outputs = [traced.trace.wrap(traced.trace.native.type_of(i)) for i in traced.ids]
+    outputs = traced.outputs()
     floats = [i for i, v in enumerate(outputs) if dt.is_floating(v.dtype)]
     if not floats:
         raise UsageError("vjp: the function returns no array of floats", "T0663")
@@ -249,9 +262,54 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
 
 
 def linearize(function: Function, *primals: Any) -> tuple[Any, Function]:
-    """The value of a function, and the function of tangents that is its derivative there."""
-    value = compiled(lambda *args: function(*args), function, "value")(*primals)
-    return value, lambda *tangents: jvp(function, primals, tangents)[1]
+    """The value of a function, and the function of tangents that is its derivative there.
+
+        y, push = tenon.linearize(f, x)
+        d_y = push(t)
+
+    The function itself runs once, here. `push` takes tangents as `jvp` does, any number of times: it
+    computes with what the derivative needs of the primals, which is kept. Only a loop on tangents
+    computes its values again.
+    """
+    made: list[tuple[_native.Trace, list[Array]]] = []  # the map, and arrays like its tangents
+
+    def point(*primals: Any) -> Any:
+        traced = Traced(function, name_of(function), primals)
+        for name, a in zip(traced.tree.names, traced.given):
+            require_float(a, f"argument {name.strip('_')}", "linearize")
+        wrt = " ".join(f"x{i}" for i in range(len(traced.given)))
+        floats = [i for i, v in enumerate(traced.outputs()) if dt.is_floating(v.dtype)]
+        if not floats:
+            raise UsageError("linearize: the function returns no array of floats", "T0663")
+        options = f'wrt="{wrt}", of="{" ".join(f"y{i}" for i in floats)}"'
+        like = [Array(Value(a.dtype, a.shape), a._weak) for a in traced.given]
+        made.append((traced.transformed(f"linearize{{{options}}},cse,dce"), like))
+        outputs = traced.inline(f"linearize{{{options}, part=point}},cse,dce")
+        count = len(traced.ids)
+        return traced.result.build(outputs[:count]), outputs[count:]
+
+    value, saved = compiled(point, function, "linearize")(*primals)
+    results = Tree(value)
+
+    def push(saved: Sequence[Array], tangents: Sequence[Any]) -> Any:
+        graph, like = made[-1]
+        given = [
+            _check_like(array_of(t), a, "linearize", "a tangent") for t, a in zip(tangents, like)
+        ]
+        after = iter(inlined(graph, [*saved, *given]))
+        leaves = [array_of(v) for v in results.leaves]
+        return results.build(
+            [next(after) if dt.is_float(v.dtype) else ops_zeros(v) for v in leaves]
+        )
+
+    pushed = compiled(push, function, "linear map")
+
+    def along(*tangents: Any) -> Any:
+        tree = Tree(tangents)
+        _same_nesting(Tree(primals), tree, "linearize: the tangents")
+        return pushed(saved, tree.leaves)
+
+    return value, along
 
 
 def linear_transpose(function: Function, *primals: Any) -> Function:

@@ -48,6 +48,9 @@ def nesting(structure: Any) -> str:
         return "{" + ", ".join(f"{k!r}: {p}" for k, p in zip(extra or (), inner)) + "}"
     if kind is list:
         return "[" + ", ".join(inner) + "]"
+    if extra is not None:  # a dataclass
+        inner = [f"{k}={p}" for k, p in zip(extra, inner)]
+        return f"{kind.__name__}({', '.join(inner)})"
     name = kind.__name__ if isinstance(kind, type) and kind is not tuple else ""
     return f"{name}({', '.join(inner)}{',' if len(inner) == 1 else ''})"
 
@@ -59,8 +62,10 @@ def paths(structure: Any, name: str) -> list[str]:
     kind, parts, extra = structure
     if kind == "value":
         return []
-    keys = extra if kind is dict else range(len(parts))
-    return [p for key, part in zip(keys, parts) for p in paths(part, f"{name}[{key!r}]")]
+    keys = range(len(parts)) if extra is None else extra
+    is_dataclass = extra is not None and kind is not dict
+    names = [f"{name}.{key}" if is_dataclass else f"{name}[{key!r}]" for key in keys]
+    return [p for inner, part in zip(names, parts) for p in paths(part, inner)]
 
 
 class Leaf:

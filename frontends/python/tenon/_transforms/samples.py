@@ -5,6 +5,7 @@ from __future__ import annotations
 from tenon import xp
 from tenon._errors import UsageError
 from tenon._transforms.tracing import Traced, Tree, array_of, compiled, name_of
+from tenon._tree import children, is_node
 from tenon.builder.trace import Dim
 from tenon.xp._array import Array
 
@@ -67,6 +68,9 @@ def spread_axes(entry: Any, value: Any) -> list[int | None]:
     if isinstance(entry, (tuple, list)) and isinstance(value, (tuple, list)):
         if len(entry) == len(value):
             return [axis for e, v in zip(entry, value) for axis in spread_axes(e, v)]
+    if type(entry) is type(value) and is_node(value):
+        pairs = zip(children(entry), children(value))
+        return [axis for e, v in pairs for axis in spread_axes(e, v)]
     raise UsageError(f"vmap: {entry!r} is not an axis, and not nested as its argument", "T0663")
 
 

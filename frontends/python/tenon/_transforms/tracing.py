@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 
 from tenon import _native, xp
-from tenon._compile import Compiled, _constant, _flatten, _result_value, _unflatten
-from tenon.builder.trace import GraphTrace, active, tracing
-from tenon.xp._array import Array, _of_tensor, value_of
+from tenon._compile import Compiled, _result_value
+from tenon._tree import constant, flatten, unflatten
+from tenon.builder.trace import GraphTrace, Value, active, tracing
+from tenon.xp._array import Array, _of_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ class Tree:
     def __init__(self, value: Any, name: str = ""):
         self.leaves: list[Any] = []
         self.names: list[str] = []
-        self.structure = _flatten(value, self.leaves, self.names, name, _constant)
+        self.structure = flatten(value, self.leaves, self.names, name, constant)
 
     def build(self, leaves: Sequence[Any]) -> Any:
         """The same nesting with other leaves."""
-        return _unflatten(self.structure, iter(leaves))
+        return unflatten(self.structure, iter(leaves))
 
 
 def array_of(value: Any) -> Array:
@@ -72,15 +73,34 @@ class Traced:
         """Only the first results stay outputs of the graph."""
         self.ids = self.ids[:keep]
 
+    def outputs(self) -> list[Value]:
+        """The types of the results."""
+        return [self.trace.wrap(self.trace.native.type_of(i)) for i in self.ids]
+
     def inline(self, passes: str, more: Sequence[Array] = ()) -> list[Array]:
         """Runs passes on the graph and copies it to the trace around. `more`: inputs that they add."""
-        names = [f"y{i}" for i in range(len(self.ids))]
-        self.trace.native.transform(self.ids, names, passes)
+        self._transform(self.trace.native, passes)
         given = [*(a._value for a in self.given), *(v for v, _ in self.trace.inputs)]
-        given += [value_of(a) for a in more]
-        ids = [self.outer.id_of(v) for v in given]
-        made = self.outer.native.inline(self.trace.native, ids)
-        return [Array(self.outer.wrap(r)) for r in made]
+        return _copied(self.outer, self.trace.native, [*given, *(a._value for a in more)])
+
+    def transformed(self, passes: str) -> _native.Trace:
+        """A copy of the graph after passes, for `inlined`."""
+        copy = self.trace.native.copy()
+        self._transform(copy, passes)
+        return copy
+
+    def _transform(self, native: _native.Trace, passes: str) -> None:
+        native.transform(self.ids, [f"y{i}" for i in range(len(self.ids))], passes)
+
+
+def inlined(graph: _native.Trace, given: Sequence[Array]) -> list[Array]:
+    """Copies a graph to the active trace, with these arrays as its inputs."""
+    return _copied(trace_now(), graph, [a._value for a in given])
+
+
+def _copied(trace: GraphTrace, graph: _native.Trace, given: Sequence[Value]) -> list[Array]:
+    made = trace.native.inline(graph, [trace.id_of(v) for v in given])
+    return [Array(trace.wrap(r)) for r in made]
 
 
 def name_of(function: Any) -> str:

@@ -45,6 +45,13 @@ Answer answer_to(const HostTables& host, tenon_graph_t* graph, tenon_node_t node
   return a;
 }
 
+bool is_barrier(const HostTables& host, tenon_graph_t* graph, tenon_node_t node) {
+  auto n = sized<tenon_node_view_t>();
+  if (host.graph->node_view(host.graph->self, graph, node, &n) != TENON_OK) return false;
+  const tenon_str_t op = host.host->sym_text(host.host->self, n.op);
+  return std::string_view(op.data, op.size) == "barrier";
+}
+
 tenon_code_t stopped(const HostTables& host, std::string_view device) {
   if (host.host->cancelled(host.host->self) == 0) return TENON_OK;
   return fail(host, TENON_CANCELLED, device, "the compilation was cancelled");
@@ -73,7 +80,10 @@ tenon_code_t claim_nodes(const HostTables& host, tenon_graph_t* graph, const Low
       answer = &it->second;
     }
     if (answer->claimed) {
-      code = tenon_claim_node(sink, node, answer->cost_ns);
+      // A segment of its own, which orders those before and after it.
+      const uint32_t flags = is_barrier(host, graph, node) ? TENON_CLAIM_ATOMIC : 0;
+      const tenon_claim_t claim = {sizeof claim, flags, &node, 1, 0, answer->cost_ns};
+      code = sink->claim(sink->self, &claim);
     } else {
       code = sink->refuse(sink->self, node, TENON_UNIMPLEMENTED,
                           {answer->why.data(), answer->why.size()});

@@ -21,7 +21,8 @@
 namespace tenon::kernelgen {
 
 // Claims every node of the main region that can be lowered, one claim per node, and refuses the
-// others with reasons.
+// others with reasons. A barrier is an atomic claim: a program of its own, between those before and
+// after it.
 tenon_code_t claim_nodes(const HostTables& host, tenon_graph_t* graph, const LoweringLimits& limits,
                          const DeviceRates& rates, const tenon_claim_sink_t* sink);
 

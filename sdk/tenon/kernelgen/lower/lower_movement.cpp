@@ -276,6 +276,17 @@ std::vector<Tensor> gather(LoweringSite& s) {
   })};
 }
 
+// Each operand as it is. Devices claim it as a program of its own, so that nothing is fused with
+// it.
+std::vector<Tensor> barrier(LoweringSite& s) {
+  std::vector<Tensor> out;
+  for (const Tensor& x : s.in) {
+    out.push_back(
+        s.b.map(x.type, x.dims, [&](std::span<const ExprId> axes) { return s.b.load(x, axes); }));
+  }
+  return out;
+}
+
 constexpr Lowering kTable[] = {
     {"broadcast", broadcast},
     {"reshape", reshape},
@@ -290,6 +301,7 @@ constexpr Lowering kTable[] = {
     {"dynamic_update_slice", dynamic_update_slice},
     {"gather", gather},
     {"assert", lower_assert},
+    {"barrier", barrier},
 };
 
 }  // namespace

@@ -1,0 +1,164 @@
+"""tenon.linearize: the point is computed once, and the linear map is jvp's, for any tangents."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tenon
+from tenon import jvp, linearize, vjp, vmap, xp
+
+RANDOM = np.random.default_rng(11)
+
+
+def array(*shape):
+    return xp.asarray(RANDOM.standard_normal(shape))
+
+
+def layers(params, x):
+    hidden = xp.tanh(x @ params["w"] + params["b"])
+    return {"y": xp.exp(hidden) / (1 + hidden * hidden), "places": xp.argmax(hidden, axis=1)}
+
+
+def loops(params, x):
+    def step(c, row):
+        c = xp.tanh(c * row + params["b"])
+        return c, xp.sum(c)
+
+    last, sums = tenon.scan(step, params["b"], x @ params["w"])
+    root = tenon.while_loop(lambda v: xp.max(v) > 0.2, lambda v: v * xp.cos(v) * 0.7, last * last)
+    return {"y": xp.exp(root) * last, "sums": sums}
+
+
+def branches(params, x):
+    y = x @ params["w"]
+    chosen = tenon.cond(xp.sum(y) > 0, lambda y: xp.sin(y) @ y.mT, lambda y: xp.cos(y) @ y.mT, y)
+    return xp.sum(chosen) * params["b"]
+
+
+def selected(params, x):
+    y = x @ params["w"]
+    return xp.sum(y[y > 0] ** 3) * params["b"]
+
+
+def solver(params, x):
+    @tenon.custom_jvp
+    def square(v):
+        return v * v
+
+    square.defjvp(lambda p, t: (square(p[0]), 3.0 * t[0] * p[0]))  # not that of the function
+    return square(x @ params["w"]) + tenon.checkpoint(xp.sin)(params["b"])
+
+
+FUNCTIONS = [layers, loops, branches, selected, solver]
+
+
+def given():
+    return {"w": array(3, 4), "b": array(4)}, array(5, 3)
+
+
+def leaves(tree):
+    if isinstance(tree, (tuple, list)):
+        return [leaf for v in tree for leaf in leaves(v)]
+    return [leaf for v in tree.values() for leaf in leaves(v)] if isinstance(tree, dict) else [tree]
+
+
+def same(got, wanted, rtol=1e-12):
+    assert len(leaves(got)) == len(leaves(wanted))
+    for a, b in zip(leaves(got), leaves(wanted)):
+        assert a.dtype is b.dtype
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=1e-14)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_it_is_jvp_at_a_point(function):
+    primals = given()
+    value, push = linearize(function, *primals)
+    for _ in range(3):
+        tangents = given()
+        wanted = jvp(function, primals, tangents)
+        same(value, wanted[0])
+        same(push(*tangents), wanted[1])
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_it_is_one_inside_of_other_transforms(function):
+    primals, tangents = given(), given()
+
+    @tenon.compile
+    def twice(primals, tangents):
+        value, push = linearize(function, *primals)
+        return value, push(*tangents), push(*primals)
+
+    value, along, other = twice(primals, tangents)
+    same(value, jvp(function, primals, tangents)[0])
+    same(along, jvp(function, primals, tangents)[1])
+    same(other, jvp(function, primals, primals)[1])
+
+
+def test_the_function_runs_once():
+    runs = []
+
+    def function(x):
+        runs.append(1)
+        return xp.exp(xp.sin(x))
+
+    x = array(4)
+    _, push = linearize(function, x)
+    for _ in range(5):
+        push(array(4))
+    assert len(runs) == 1
+
+
+def test_the_map_has_nothing_of_the_point():
+    """Its program, as it is compiled: products alone."""
+    x, t = array(4), array(4)
+    _, push = linearize(lambda x: xp.exp(xp.sin(x)), x)
+    seen = []
+
+    def inside(t):
+        out = push(t)
+        seen.append(tenon.builder.trace.active().native.text())
+        return out
+
+    tenon.compile(inside)(t)
+    assert "mul(" in seen[0] and "sin(" not in seen[0] and "exp(" not in seen[0]
+
+
+def test_it_can_be_transposed_and_batched():
+    x = array(4)
+
+    def function(x):
+        return xp.cumulative_sum(xp.sin(x)) * x
+
+    _, push = linearize(function, x)
+    columns = vmap(push)(xp.eye(4, dtype=xp.float64))
+    same(columns, xp.matrix_transpose(tenon.jacfwd(function)(x)))
+    cotangent = array(4)
+    same(tenon.linear_transpose(push, x)(cotangent), vjp(function, x)[1](cotangent))
+    second = jvp(lambda x: linearize(function, x)[1](cotangent), (x,), (x,))[1]
+    wanted = jvp(lambda x: jvp(function, (x,), (cotangent,))[1], (x,), (x,))[1]
+    same(second, wanted)
+
+
+def test_numbers_of_python():
+    def function(x, y):
+        return x * x * y
+
+    three = xp.asarray(3.0)
+    value, push = linearize(function, 2.0, three)
+    assert float(value) == 12 and value.dtype is xp.float32
+    for dx, dy in ((1.0, 0.5), (xp.asarray(1.0, dtype=xp.float64), three / 6)):
+        assert float(push(dx, dy)) == float(jvp(function, (2.0, three), (dx, dy))[1]) == 14
+
+
+def test_numbers_of_other_sizes_and_types_are_refused():
+    x = array(4)
+    _, push = linearize(xp.sin, x)
+    with pytest.raises(tenon.UsageError, match="T0663.*a tangent is float64"):
+        push(array(3))
+    with pytest.raises(tenon.UsageError, match="T0663.*nested"):
+        push(x, x)
+    with pytest.raises(tenon.UsageError, match="T0663.*int64"):
+        linearize(lambda x: x * x, xp.asarray([1, 2]))
+    with pytest.raises(tenon.UsageError, match="T0663.*no array of real floats"):
+        linearize(lambda x: xp.argmax(x), x)
