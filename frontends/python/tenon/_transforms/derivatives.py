@@ -299,7 +299,7 @@ def linearize(function: Function, *primals: Any) -> tuple[Any, Function]:
         after = iter(inlined(graph, [*saved, *given]))
         leaves = [array_of(v) for v in results.leaves]
         return results.build(
-            [next(after) if dt.is_float(v.dtype) else ops_zeros(v) for v in leaves]
+            [next(after) if dt.is_floating(v.dtype) else ops_zeros(v) for v in leaves]
         )
 
     pushed = compiled(push, function, "linear map")
