@@ -1,0 +1,270 @@
+"""Changes what each rule of an op builds, in at least five ways, and counts what the tests notice.
+
+    PYTHONPATH=build/python .venv-jax/bin/python tests/derivatives/mutants.py build/tests/plugins/mutants
+    ... --ops sort,sdpa --per 20       some ops, more changes of each rule
+
+A mutant is (op, rule, change): the plugin in mutants/ does the change around each call of the rule,
+and it only counts if the graph is valid and another one. The rules run first as they are: this finds
+the possible changes, and which tests call which rules. Then the tests that concern a mutant run until
+one fails. All is in one process on the reference.
+
+Survivors are in survivors.txt with reasons. Fails below 97 %, and for a survivor that is not there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import functools
+import os
+import pathlib
+import random
+import re
+import sys
+import tempfile
+import time
+import warnings
+import zlib
+from typing import Any, NamedTuple
+
+HERE = pathlib.Path(__file__).parent
+REPOSITORY = HERE.parent.parent
+SURVIVORS = HERE / "survivors.txt"
+LEAST = 0.97
+PROGRAMS = 400  # random ones
+TESTS_MOST = 60  # of one mutant
+
+
+class Mutant(NamedTuple):
+    op: str
+    rule: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.op}, {self.rule}, {self.what}"
+
+
+class Test(NamedTuple):
+    name: str
+    run: Any
+
+
+# ---- Tests ----
+
+
+def of_module(module: Any) -> list[Test]:
+    """The test functions of a module, with each of their parameters."""
+    out = []
+    for name, function in vars(module).items():
+        if not name.startswith("test_"):
+            continue
+        marks = [m for m in getattr(function, "pytestmark", []) if m.name == "parametrize"]
+        for value in marks[0].args[1] if marks else [None]:
+            run = functools.partial(function, value) if marks else function
+            out.append(Test(f"{module.__name__}: {name}" + (f" {value}" if marks else ""), run))
+    return out
+
+
+def of_rows() -> list[Test]:
+    """The rows of JAX; it computes each only once."""
+    import jax
+    import test_jax_rows
+
+    jit, kept = jax.jit, {}
+
+    def once(row: Any) -> None:
+        def remembered(f: Any) -> Any:
+            def call(*operands: Any) -> Any:
+                name = test_jax_rows.name_of(row)
+                if name not in kept:
+                    kept[name] = jit(f)(*operands)
+                return kept[name]
+
+            return call
+
+        jax.jit = remembered
+        test_jax_rows.test_row(row)
+
+    names = map(test_jax_rows.name_of, test_jax_rows.ROWS)
+    return [Test(n, functools.partial(once, r)) for n, r in zip(names, test_jax_rows.ROWS)]
+
+
+def of_programs() -> list[Test]:
+    import random_programs
+
+    def check(seed: int) -> None:
+        case = random_programs.Case(seed, random_programs.pending())
+        problem = random_programs.outcome(case.program, case)
+        assert not problem or random_programs.REFUSED in problem, problem
+
+    return [Test(f"random {seed}", functools.partial(check, seed)) for seed in range(1, PROGRAMS)]
+
+
+def tests() -> list[Test]:
+    import test_composites
+    import test_scalars
+
+    test_scalars.expected = functools.cache(test_scalars.expected)  # type: ignore[assignment]
+    return [*of_module(test_composites), *of_module(test_scalars), *of_rows(), *of_programs()]
+
+
+def fails(test: Test) -> str:
+    """What went wrong, in a line; "" if nothing."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            test.run()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".strip().splitlines()[0][:100]
+    return ""
+
+
+# ---- The plugin ----
+
+
+def control(**options: Any) -> list[str]:
+    """Runs the pass of the plugin: what it noted since the last time."""
+    from tenon.builder import dtypes, trace
+
+    trace.generation += 1  # no program is kept
+    with tempfile.NamedTemporaryFile("r") as file:
+        listed = ", ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in options.items())
+        graph = trace.GraphTrace("mutants")
+        x = graph.argument(dtypes.float64, (2,), "x")
+        passes = f'mutants{{out="{file.name}"{", " + listed if listed else ""}}}'
+        graph.native.transform([x.id], ["y"], passes)
+        return file.read().splitlines()
+
+
+class Seen:
+    """What the tests do with the rules as they are."""
+
+    def __init__(self, all_tests: list[Test], ops: set[str]):
+        self.changes: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+        self.tests: dict[tuple[str, str], list[Test]] = collections.defaultdict(list)
+        self.seconds: dict[str, float] = {}
+        for line in control()[1:]:
+            self._add(line)
+        broken = []
+        for test in all_tests:
+            control(watch=1)
+            begin = time.monotonic()
+            problem = fails(test)
+            self.seconds[test.name] = time.monotonic() - begin
+            if problem:
+                broken.append(f"{test.name}: {problem}")
+            for line in control()[1:]:
+                self._add(line, test)
+        assert not broken, "tests fail without a change:\n" + "\n".join(broken)
+        if ops:
+            self.changes = {k: v for k, v in self.changes.items() if k[0] in ops}  # type: ignore[assignment]
+
+    def _add(self, line: str, test: Test | None = None) -> None:
+        op, rule, what = line.split("\t")
+        if test is not None and not what:
+            self.tests[op, rule].append(test)
+        if rule != "node":
+            known = self.changes[op, rule]
+            if what and what not in known:
+                known.append(what)
+
+    def concerned(self, mutant: Mutant) -> list[Test]:
+        """Tests that call the rule, those named after the op first, then the quick ones."""
+        found = self.tests[mutant.op, mutant.rule] or self.tests[mutant.op, "node"]
+        word = re.compile(rf"\b{mutant.op}\b")
+        found = sorted(found, key=lambda t: (not word.search(t.name), self.seconds[t.name]))
+        return found[:TESTS_MOST]
+
+
+def chosen(op: str, rule: str, changes: list[str], count: int) -> list[Mutant]:
+    """Changes of several kinds by turns, the same in each run."""
+    numbers = random.Random(zlib.crc32(f"{op} {rule}".encode()))
+    kinds: dict[str, list[str]] = collections.defaultdict(list)
+    for what in sorted(changes):
+        kinds["result" if "@result" in what else what.split()[0].split("@")[0]].append(what)
+    groups = [numbers.sample(group, len(group)) for _, group in sorted(kinds.items())]
+    numbers.shuffle(groups)
+    out = []
+    while len(out) < count and any(groups):
+        out += [Mutant(op, rule, group.pop()) for group in groups if group]
+    return out[:count]
+
+
+def caught_by(mutant: Mutant, seen: Seen) -> tuple[str, int]:
+    """What noticed a mutant, and how often the rule was changed."""
+    changed = 0
+    for test in seen.concerned(mutant):
+        control(op=mutant.op, rule=mutant.rule, what=mutant.what)
+        problem = fails(test)
+        changed += int(control()[0])
+        if problem and changed:
+            return f"{test.name}: {problem}", changed
+    return "", changed
+
+
+# ---- The report ----
+
+
+def place_of(op: str) -> str:
+    for path in sorted((REPOSITORY / "plugins/ops").glob("*.cpp")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if f'op("{op}"' in line or f'("{op}",' in line:
+                return f"{path.relative_to(REPOSITORY)}:{number}"
+    return "?"
+
+
+def reasons() -> dict[str, str]:
+    """Known survivors: why no test can notice them."""
+    lines = SURVIVORS.read_text().splitlines()
+    return dict(line.split(": ", 1) for line in lines if line and line[0] != "#")  # type: ignore[misc]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("plugin", help="the folder of the plugin")
+    parser.add_argument("--ops", default="", help="only these, separated by commas")
+    parser.add_argument("--per", type=int, default=5, help="changes of one rule")
+    parser.add_argument("--verbose", action="store_true", help="what notices each one")
+    args = parser.parse_args()
+    os.environ.pop("CHECK_FULL", None)  # the same tests, and so the same mutants, everywhere
+    os.environ |= {"TENON_DEVICE": "reference", "TENON_PLUGIN_ADD": str(pathlib.Path(args.plugin).resolve())}
+    # mpmath, which the environment of JAX does not have.
+    sys.path += [str(p) for p in (REPOSITORY / ".venv/lib").glob("python*/site-packages")]
+    sys.path.insert(0, str(HERE))
+    begin = time.monotonic()
+    seen = Seen(tests(), set(filter(None, args.ops.split(","))))
+    print(f"{len(seen.seconds)} tests, {len(seen.changes)} rules, {time.monotonic() - begin:.0f} s", flush=True)
+    counts: collections.Counter[str] = collections.Counter()
+    known, listed = reasons(), set()
+    unknown = []
+    for (op, rule), changes in sorted(seen.changes.items()):
+        mutants = chosen(op, rule, changes, args.per)
+        caught = 0
+        if not mutants:
+            print(f"{op}, {rule}: no test calls it ({place_of(op)})", flush=True)
+            unknown.append(f"{op}, {rule}: not called")
+        for mutant in mutants:
+            by, changed = caught_by(mutant, seen)
+            caught += bool(by)
+            if args.verbose:
+                print(f"    {mutant} ({changed}): {by}")
+            if by:
+                continue
+            why = known.get(str(mutant), "")
+            listed.add(str(mutant))
+            unknown += [] if why else [str(mutant)]
+            print(f"  survives: {mutant} ({place_of(op)}, changed {changed} times){why and ': ' + why}", flush=True)
+        counts += collections.Counter(rules=1, mutants=len(mutants), caught=caught)
+        print(f"{op}, {rule}: {caught} of {len(mutants)}", flush=True)
+    share = counts["caught"] / max(counts["mutants"], 1)
+    print(f"{dict(counts)}: {share:.1%} in {time.monotonic() - begin:.0f} s")
+    for line in unknown:
+        print(f"not in {SURVIVORS.name}: {line}")
+    stale = set(known) - listed if not args.ops and args.per == 5 else set()
+    for line in sorted(stale):
+        print(f"caught, or no mutant any more: take it out of {SURVIVORS.name}: {line}")
+    return 1 if share < LEAST or unknown or stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
