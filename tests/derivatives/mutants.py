@@ -141,7 +141,7 @@ class Seen:
 
     def __init__(self, all_tests: list[Test], ops: set[str]):
         self.changes: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
-        self.tests: dict[tuple[str, str], list[Test]] = collections.defaultdict(list)
+        self.tests: dict[tuple[str, ...], list[Test]] = collections.defaultdict(list)
         self.seconds: dict[str, float] = {}
         for line in control()[1:]:
             self._add(line)
@@ -161,16 +161,16 @@ class Seen:
 
     def _add(self, line: str, test: Test | None = None) -> None:
         op, rule, what = line.split("\t")
-        if test is not None and not what:
-            self.tests[op, rule].append(test)
+        if test is not None:
+            self.tests[op, rule, what].append(test)
         if rule != "node":
             known = self.changes[op, rule]
             if what and what not in known:
                 known.append(what)
 
     def concerned(self, mutant: Mutant) -> list[Test]:
-        """Tests that call the rule, those named after the op first, then the quick ones."""
-        found = self.tests[mutant.op, mutant.rule] or self.tests[mutant.op, "node"]
+        """Tests in which a rule is changed, those named after the op first, then the quick ones."""
+        found = self.tests[mutant] or self.tests[mutant.op, "node", ""]
         word = re.compile(rf"\b{mutant.op}\b")
         found = sorted(found, key=lambda t: (not word.search(t.name), self.seconds[t.name]))
         return found[:TESTS_MOST]
@@ -206,10 +206,12 @@ def caught_by(mutant: Mutant, seen: Seen) -> tuple[str, int]:
 
 
 def place_of(op: str) -> str:
-    for path in sorted((REPOSITORY / "plugins/ops").glob("*.cpp")):
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            if f'op("{op}"' in line or f'("{op}",' in line:
-                return f"{path.relative_to(REPOSITORY)}:{number}"
+    """Where an op is declared: file and line."""
+    for call in (rf'\bop\("{op}"', rf'return \w+\("{op}"', rf'"{op}"'):
+        for path in sorted((REPOSITORY / "plugins/ops").glob("*.cpp")):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if re.search(call, line):
+                    return f"{path.relative_to(REPOSITORY)}:{number}"
     return "?"
 
 

@@ -108,7 +108,9 @@ Change with(const Node& node, const std::string& name, uint32_t place,
 void of_list(const Node& node, uint32_t place, const Visit& visit) {
   const tenon_attr_t attr = node.view().attrs[place];
   const std::string name(sym_text(attr.name));
-  std::vector<int64_t> list(attr.u.is, attr.u.is + attr.count);
+  const std::vector<int64_t> list(attr.u.is, attr.u.is + attr.count);
+  // Their order has no meaning.
+  const bool is_set = name == "dims" && (node.op().starts_with("reduce_") || node.is("reverse"));
   const auto other = [&](const std::string& how, std::vector<int64_t> to) {
     auto kept = std::make_shared<std::vector<int64_t>>(std::move(to));
     visit(node, with(node, text(how, " ", name), place,
@@ -118,9 +120,10 @@ void of_list(const Node& node, uint32_t place, const Visit& visit) {
     for (const int64_t by : {1, -1}) {
       std::vector<int64_t> to = list;
       to[i] += by;
+      if (to[i] < 0 && list[i] >= 0) continue;  // axis -1 may be the same
       other(text("entry ", i, by > 0 ? " more" : " less"), to);
     }
-    if (i == 0 || list[i] == list[i - 1]) continue;
+    if (i == 0 || list[i] == list[i - 1] || is_set) continue;
     std::vector<int64_t> to = list;
     std::swap(to[i], to[i - 1]);
     other(text("exchange ", i), to);
@@ -132,7 +135,9 @@ void of_attributes(const Node& node, const Visit& visit) {
   for (uint32_t i = 0; i < view.attr_count; ++i) {
     const std::string name(sym_text(view.attrs[i].name));
     if (view.attrs[i].kind == TENON_ATTR_I64) {
+      const int64_t now = view.attrs[i].u.i;  // 0 and 1 are often flags
       for (const int64_t by : {1, -1}) {
+        if (now + by < 0 || (now == 1 && by == 1)) continue;
         visit(node, with(node, text(by > 0 ? "more " : "less ", name), i,
                          [name, by](const tenon_attr_t& a) { return Attr(name, a.u.i + by); }));
       }
@@ -168,6 +173,17 @@ bool is_plain(const Node& node) {
   return view.region_count == 0 && view.symbol_count == 0;
 }
 
+// Inference of a change must not assert anything of sizes that are symbols.
+bool is_static(const Node& node) {
+  for (const Value v : node.operands()) {
+    if (v.valid() && !v.type().is_static()) return false;
+  }
+  for (const Value r : results_of(node)) {
+    if (!r.type().is_static()) return false;
+  }
+  return true;
+}
+
 using Now = std::unordered_map<tenon_value_t, Value>;
 
 void map_results(const Now& now, std::vector<Value>* results) {
@@ -193,7 +209,7 @@ bool build_again(Builder& b, const std::vector<Node>& nodes, Now* now) {
 
 void each_change(const Emission& e, const Visit& visit) {
   for (const auto& [node, place] : built(e)) {
-    if (!is_plain(node) || !is_used(e, node)) continue;
+    if (!is_plain(node) || !is_static(node) || !is_used(e, node)) continue;
     const auto named = [&, place = place](const Node& of, const Change& c) {
       visit(of, {text(c.name, "@", of.op(), "#", place), c.make});
     };

@@ -28,7 +28,7 @@ struct Change {
 // Another change for each call.
 using Visit = std::function<void(const Node&, const Change&)>;
 
-// All changes of nodes that were built and are used. The types that come out are not checked.
+// All changes of nodes that were built and are used, and whose sizes are numbers. The types that come out are not checked.
 void each_change(const Emission& e, const Visit& visit);
 // All changes of the results themselves: one name each.
 std::vector<std::string> changes_of_results(const Emission& e);

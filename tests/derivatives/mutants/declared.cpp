@@ -69,7 +69,7 @@ void each_mask(const tenon_op_rules_t& rules,
     }
     if ((rules.bilinear & bit) == 0) continue;
     visit(cat("constant ", i), rules.linear, rules.bilinear & ~bit);
-    if (rules.linear != 0 || rules.bilinear != bit)
+    if (rules.linear != 0)
       visit(cat("together ", i), rules.linear | bit, rules.bilinear & ~bit);
   }
 }
@@ -129,7 +129,8 @@ bool change_declared(const tenon_op_def_t& op, const std::string& rule, const st
     rules->roles = roles.data();
     done = true;
   }
-  for (uint32_t i = 0; i < op.rules->partial_count && rule == program_of(i); ++i) {
+  for (uint32_t i = 0; i < op.rules->partial_count; ++i) {
+    if (rule != program_of(i)) continue;
     each_place(op, words_of(*op.rules, i), [&](const std::string& name, const Words& to) {
       if (name == what) set_program(rules, i, to), done = true;
     });

@@ -165,7 +165,7 @@ constexpr tenon_pass_option_def_t kOptions[] = {
     {str("op"), str("of this op"), TENON_ATTR_STRING, 0, {}},
     {str("rule"), str("this rule"), TENON_ATTR_STRING, 0, {}},
     {str("what"), str("is changed in this way"), TENON_ATTR_STRING, 0, {}},
-    {str("watch"), str("1: the changes that are possible are noted"), TENON_ATTR_I64, 0, {}},
+    {str("watch"), str("1: the changes that are possible are noted"), TENON_ATTR_I64, 0, str("0")},
     {str("out"), str("file for what was noted since the last time"), TENON_ATTR_STRING, 0, {}}};
 
 // What was noted, and how often the change in force was done.
