@@ -36,20 +36,42 @@ Value scaled(Builder& b, Value v, double factor) {
   return b.build("mul", {v, b.full_like(v, factor)});
 }
 
+// Zeros, broadcast.
+bool is_zeros(const Node& node) {
+  if (!node.is("broadcast") || !node.operand(0).is_constant()) return false;
+  return std::ranges::all_of(blob_bytes(node.operand(0).blob()),
+                             [](std::byte b) { return b == std::byte{0}; });
+}
+// Whether an op knows that it is its operand, such as a pad that adds nothing.
+bool is_operand(const Node& node, Value operand) {
+  const auto* registry = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
+  const tenon_op_def_t* op = nullptr;
+  std::vector<tenon_value_t> made(node.result_count(), TENON_NONE);
+  uint32_t matched = 0;
+  if (registry->op_find(registry->self, node.view().op, node.view().op_version, &op) != TENON_OK ||
+      op->fold == nullptr)
+    return false;
+  const Builder b = Builder::before(node);
+  return op->fold(op->self, &b.raw(), node.id(), made.data(), &matched) == TENON_OK &&
+         matched != 0 && made[0] == operand.id();
+}
+
 // ---- Of one node: each function visits changes of one kind ----
 
 void of_results(const Node& node, const Visit& visit) {
+  uint32_t r = 0;  // the first that is used
+  while (r + 1 < node.result_count() && node.result(r).use_count() == 0) ++r;
   const auto change = [&](const std::string& name, const std::function<Value(Builder&, Value)>& f) {
-    visit(node, {name, [node, f](Builder& b) {
+    visit(node, {name, [node, f, r](Builder& b) {
                    std::vector<Value> made = copy(b, node, node.operands());
-                   if (!made.empty()) made[0] = f(b, made[0]);
+                   if (!made.empty()) made[r] = f(b, made[r]);
                    return made;
                  }});
   };
-  const tenon_dtype_t dtype = node.result().dtype();
+  const tenon_dtype_t dtype = node.result(r).dtype();
   if (dtype == TENON_PRED)
     change("not", [](Builder& b, Value v) { return b.build("not", {v}); });
-  if (!is_float(dtype)) return;
+  if (!is_float(dtype) || is_zeros(node)) return;
   change("negate", [](Builder& b, Value v) { return b.build("neg", {v}); });
   change("scale", [](Builder& b, Value v) { return scaled(b, v, 1.25); });
 }
@@ -57,7 +79,8 @@ void of_results(const Node& node, const Visit& visit) {
 void of_operands(const Node& node, const Visit& visit) {
   const std::vector<Value> operands = node.operands();
   for (uint32_t i = 0; i < operands.size() && node.result_count() == 1; ++i) {
-    if (operands[i].valid() && operands[i].type() == node.result().type())
+    if (operands[i].valid() && operands[i].type() == node.result().type() &&
+        !is_operand(node, operands[i]))
       visit(node, {text("take ", i), [v = operands[i]](Builder&) { return std::vector{v}; }});
   }
   for (uint32_t i = 0; i < operands.size(); ++i) {
@@ -110,7 +133,8 @@ void of_list(const Node& node, uint32_t place, const Visit& visit) {
   const std::string name(sym_text(attr.name));
   const std::vector<int64_t> list(attr.u.is, attr.u.is + attr.count);
   // Their order has no meaning.
-  const bool is_set = name == "dims" && (node.op().starts_with("reduce_") || node.is("reverse"));
+  const bool is_set = name == "collapsed_dims" || name == "inserted_dims" ||
+                      (name == "dims" && (node.op().starts_with("reduce_") || node.is("reverse")));
   const auto other = [&](const std::string& how, std::vector<int64_t> to) {
     auto kept = std::make_shared<std::vector<int64_t>>(std::move(to));
     visit(node, with(node, text(how, " ", name), place,
@@ -120,7 +144,8 @@ void of_list(const Node& node, uint32_t place, const Visit& visit) {
     for (const int64_t by : {1, -1}) {
       std::vector<int64_t> to = list;
       to[i] += by;
-      if (to[i] < 0 && list[i] >= 0) continue;  // axis -1 may be the same
+      // Axis -1 may be the same as 0; 0 and 1 are often flags.
+      if ((to[i] < 0 && list[i] >= 0) || (list[i] == 1 && by == 1)) continue;
       other(text("entry ", i, by > 0 ? " more" : " less"), to);
     }
     if (i == 0 || list[i] == list[i - 1] || is_set) continue;

@@ -39,9 +39,11 @@ uint32_t other(const tenon_op_def_t& op, uint32_t word) {
   return word;
 }
 
-// The places in a program that can be changed: "word 3", "number 4" and "negate".
+// The places in a program that can be changed: "word 3", "number 4" and "negate". None in one that
+// is 0: it says that derivatives stop.
 void each_place(const tenon_op_def_t& op, const Words& words,
                 const std::function<void(const std::string&, Words)>& visit) {
+  if ((words[0] & 0xff) == TENON_S_CONST_F && number(&words[1]) == 0 && words.size() == 3) return;
   Words negated = words;
   negated.push_back(TENON_SCALAR_WORD(TENON_S_NEG, 0));
   visit("negate", negated);
