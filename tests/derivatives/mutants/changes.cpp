@@ -141,6 +141,8 @@ void of_list(const Node& node, uint32_t place, const Visit& visit) {
                      [kept, name](const tenon_attr_t&) { return Attr(name, *kept); }));
   };
   for (size_t i = 0; i < list.size(); ++i) {
+    // What is repeated anyway may lie anywhere.
+    if (node.is("broadcast") && node.operand(0).dim(static_cast<uint32_t>(i)).is(1)) continue;
     for (const int64_t by : {1, -1}) {
       std::vector<int64_t> to = list;
       to[i] += by;
@@ -170,7 +172,9 @@ void of_attributes(const Node& node, const Visit& visit) {
       of_list(node, i, visit);
     } else if (view.attrs[i].kind == TENON_ATTR_F64) {
       visit(node, with(node, text("more ", name), i,
-                       [name](const tenon_attr_t& a) { return Attr(name, a.u.f * 1.25 + 0.125); }));
+                       [name](const tenon_attr_t& a) {
+                         return Attr(name, a.u.f == 0 ? 0.125 : a.u.f * 1.25);
+                       }));
     }
   }
 }

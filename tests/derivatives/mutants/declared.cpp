@@ -50,7 +50,10 @@ void each_place(const tenon_op_def_t& op, const Words& words,
   for (size_t i = 0; i < words.size(); ++i) {
     Words to = words;
     const uint32_t code = words[i] & 0xff;
-    if (code == TENON_S_CONST_F) set_number(&to[i + 1], number(&words[i + 1]) * 1.25 + 0.125);
+    if (code == TENON_S_CONST_F) {
+      const double now = number(&words[i + 1]);
+      set_number(&to[i + 1], now == 0 ? 0.125 : now * 1.25);
+    }
     if (code == TENON_S_CONST_F) visit(cat("number ", i), to);
     if (other(op, words[i]) != words[i]) {
       to[i] = other(op, words[i]);
