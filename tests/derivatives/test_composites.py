@@ -124,8 +124,9 @@ CASES = {
     "reduce_prod": op("reduce_prod", array(3, 3, 3), dims=(0, 2)),
     "reduce_prod of a square": op("reduce_prod", array(3, 3), dims=(1,)),
     "leaky_relu down": op("leaky_relu", array(2, 4), alpha=-0.5),
+    "elu down": op("elu", array(2, 4), alpha=-0.5),
     "scatter mul": op(
-        "scatter", array(3), np.array([1] * 9 + [0, 7]), array(11), kind="mul", inserted_dims=(0,),
+        "scatter", array(3), np.array([0] * 4 + [1] * 12), array(16), kind="mul", inserted_dims=(0,),
         index_map=(0,),
     ),
     "scatter windows": op(
@@ -207,6 +208,7 @@ BATCHED = {
     "assert": CASES["assert"],
     "sort": CASES["sort"],
     "dot_general": CASES["dot_general"],
+    "dot_general of rows": op("dot_general", array(3, 3), array(3, 3), a_batch=(0,), b_batch=(1,)),
     "gather windows": CASES["gather windows"],
     "scatter windows": CASES["scatter windows"],
     "scatter max": CASES["scatter max"],
@@ -339,6 +341,15 @@ def test_points_where_a_formula_divides_by_zero():
     assert np.isfinite(slope_at(function, np.array([[[0.0, 1.0, 0.0, 0.0]]]))[0]).all()
     function, _ = op("logsumexp", dims=(1,))
     assert (slope_at(function, np.full((1, 3), -np.inf))[0] == 0).all()
+
+
+def test_equal_extremes_share_the_derivative():
+    x = np.array([[1.0, 3.0, 3.0], [1.0, 1.0, 3.0]])
+    for name, wanted in (
+        ("reduce_max", [[0, 0.5, 0.5], [0, 0, 1]]),
+        ("reduce_min", [[1, 0, 0], [0.5, 0.5, 0]]),
+    ):
+        assert (slope_at(op(name, dims=(1,))[0], x)[0] == wanted).all(), name
 
 
 def test_running_extremes_of_nan():

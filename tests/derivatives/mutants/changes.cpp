@@ -32,8 +32,15 @@ std::vector<Value> copy(Builder& b, const Node& node, const std::vector<Value>& 
   return results_of(b.build_node(node.op(), operands, attributes(node)));
 }
 
-Value scaled(Builder& b, Value v, double factor) {
-  return b.build("mul", {v, b.full_like(v, factor)});
+// v times numbers that grow along each dim, so that also a comparison comes out differently.
+Value scaled(Builder& b, Value v) {
+  Value factor = b.full_like(v, 1.25);
+  for (int64_t dim = 0; dim < v.rank(); ++dim) {
+    const Value place = b.build(
+        "iota", {}, {{"shape", v.dims()}, {"dim", dim}, {"dtype", dtype(v.dtype())}});
+    factor = b.build("add", {factor, b.build("mul", {place, b.full_like(v, 0.25)})});
+  }
+  return b.build("mul", {v, factor});
 }
 
 // Zeros, broadcast.
@@ -44,6 +51,8 @@ bool is_zeros(const Node& node) {
 }
 // Whether an op knows that it is its operand, such as a pad that adds nothing.
 bool is_operand(const Node& node, Value operand) {
+  if (node.is("pad") && std::ranges::all_of(node.i64s("low"), [](int64_t n) { return n == 0; }))
+    return true;  // nothing is between single elements
   const auto* registry = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
   const tenon_op_def_t* op = nullptr;
   std::vector<tenon_value_t> made(node.result_count(), TENON_NONE);
@@ -73,7 +82,7 @@ void of_results(const Node& node, const Visit& visit) {
     change("not", [](Builder& b, Value v) { return b.build("not", {v}); });
   if (!is_float(dtype) || is_zeros(node)) return;
   change("negate", [](Builder& b, Value v) { return b.build("neg", {v}); });
-  change("scale", [](Builder& b, Value v) { return scaled(b, v, 1.25); });
+  change("scale", [](Builder& b, Value v) { return scaled(b, v); });
 }
 
 void of_operands(const Node& node, const Visit& visit) {
@@ -131,6 +140,8 @@ Change with(const Node& node, const std::string& name, uint32_t place,
 void of_list(const Node& node, uint32_t place, const Visit& visit) {
   const tenon_attr_t attr = node.view().attrs[place];
   const std::string name(sym_text(attr.name));
+  if (name == "pad_high") return;  // no window is where as many results come out
+  const std::vector<int64_t> window = node.i64s("window");
   const std::vector<int64_t> list(attr.u.is, attr.u.is + attr.count);
   // Their order has no meaning.
   const bool is_set = name == "collapsed_dims" || name == "inserted_dims" ||
@@ -141,8 +152,10 @@ void of_list(const Node& node, uint32_t place, const Visit& visit) {
                      [kept, name](const tenon_attr_t&) { return Attr(name, *kept); }));
   };
   for (size_t i = 0; i < list.size(); ++i) {
-    // What is repeated anyway may lie anywhere.
+    // What is repeated anyway may lie anywhere, and single elements have no distance.
     if (node.is("broadcast") && node.operand(0).dim(static_cast<uint32_t>(i)).is(1)) continue;
+    if (name == "interior" && node.operand(0).dim(static_cast<uint32_t>(i)).is(1)) continue;
+    if (name == "dilation" && i < window.size() && window[i] == 1) continue;
     for (const int64_t by : {1, -1}) {
       std::vector<int64_t> to = list;
       to[i] += by;
@@ -272,7 +285,7 @@ bool change_result(const Emission& e, const std::string& name, std::vector<Value
   Value& v = (*results)[std::stoul(name.substr(at + 8))];
   Builder b(*e.at);
   if (how == "negate") v = b.build("neg", {v});
-  if (how == "scale") v = scaled(b, v, 1.25);
+  if (how == "scale") v = scaled(b, v);
   if (how == "zero") v = e.is_batch ? b.full_like(v, 0) : Value();
   if (how == "flip") v = b.build("reverse", {v}, {{"dims", {0}}});
   if (how.starts_with("swap")) std::swap(v, (*results)[std::stoul(how.substr(5))]);

@@ -52,7 +52,7 @@ void each_place(const tenon_op_def_t& op, const Words& words,
     const uint32_t code = words[i] & 0xff;
     if (code == TENON_S_CONST_F) {
       const double now = number(&words[i + 1]);
-      set_number(&to[i + 1], now == 0 ? 0.125 : now * 1.25);
+      set_number(&to[i + 1], now == 0 ? -0.125 : now * -3);
     }
     if (code == TENON_S_CONST_F) visit(cat("number ", i), to);
     if (other(op, words[i]) != words[i]) {
