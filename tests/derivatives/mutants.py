@@ -102,10 +102,12 @@ def of_programs() -> list[Test]:
 
 def tests() -> list[Test]:
     import test_composites
+    import test_rules
     import test_scalars
 
     test_scalars.expected = functools.cache(test_scalars.expected)  # type: ignore[assignment]
-    return [*of_module(test_composites), *of_module(test_scalars), *of_rows(), *of_programs()]
+    modules = (test_composites, test_rules, test_scalars)
+    return [*(t for m in modules for t in of_module(m)), *of_rows(), *of_programs()]
 
 
 def fails(test: Test) -> str:
