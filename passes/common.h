@@ -20,6 +20,17 @@ inline const tenon_op_def_t* op_of(const Node& node) {
 inline bool has_trait(const tenon_op_def_t* op, uint64_t trait) {
   return op != nullptr && (op->traits & trait) != 0;
 }
+// Whether an operand or a result has complex numbers, so that decompose_complex is its meaning.
+inline bool is_complex_node(const Node& node) {
+  const auto is_one = [](Value v) { return v.valid() && is_complex(v.dtype()); };
+  for (uint32_t i = 0; i < node.operand_count(); ++i) {
+    if (is_one(node.operand(i))) return true;
+  }
+  for (uint32_t i = 0; i < node.result_count(); ++i) {
+    if (is_one(node.result(i))) return true;
+  }
+  return false;
+}
 // Whether a node may be removed when its results are unused: it has no effect and orders nothing.
 inline bool is_removable(const tenon_op_def_t* op) {
   return has_trait(op, TENON_TRAIT_PURE) && !has_trait(op, TENON_TRAIT_ORDERED);

@@ -8,16 +8,6 @@ constexpr tenon_str_t kStatistics[] = {str("inlined")};
 // Composites may nest; a deeper nesting than this is a cycle of declarations.
 constexpr int kRoundsMax = 64;
 
-bool is_complex_node(const Node& node) {
-  for (uint32_t i = 0; i < node.operand_count(); ++i) {
-    if (node.operand(i) && is_complex(node.operand(i).dtype())) return true;
-  }
-  for (uint32_t i = 0; i < node.result_count(); ++i) {
-    if (is_complex(node.result(i).dtype())) return true;
-  }
-  return false;
-}
-
 // The decomposition that takes the place of a node that no device takes; null for none. Complex
 // numbers have their own, also in ops that are primitive for real ones.
 decltype(tenon_op_def_t::decompose) decomposition_of(const Node& node) {

@@ -6,7 +6,7 @@ namespace {
 
 constexpr tenon_pass_option_def_t kOptions[] = {
     {str("wrt"),
-     str("names of inputs, separated by spaces; empty: all floats"),
+     str("names of inputs, separated by spaces; empty: all floats and complex numbers"),
      TENON_ATTR_STRING,
      0,
      {}},
@@ -21,6 +21,12 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
   for (const Value v : wrt) TENON_TRY(require_variable(v, sym_text(v.view().name)));
   const Value y = ports.yields()[of[0]];
   TENON_TRY(require_variable(y, ports.name(of[0])));
+  if (is_complex(y.dtype())) {
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("T0405: grad differentiates one real number, and ", ports.name(of[0]),
+                    " is complex: take its real part or its magnitude, or use vjp, which takes a "
+                    "cotangent"));
+  }
   if (of.size() != 1 || y.rank() != 0) {
     return fail(TENON_INVALID_ARGUMENT,
                 cat("T0405: grad differentiates one number, and `of` names ", of.size(),
@@ -57,7 +63,8 @@ constexpr auto kPass =
     pass("grad", "Adds the gradient of a number by some inputs: reverse mode.")
         .describe(
             "For each input x in `wrt` the graph gets an output d_x, the derivative of the output "
-            "`of`, which is one number. The nodes of the graph stay as they are. It runs before "
+            "`of`, which is one real number. By complex x it is dof/dre + i dof/dim. The nodes of "
+            "the graph stay as they are. It runs before "
             "legalize, so that composites differentiate by rules of their own.")
         .example(kBefore, kAfter)
         .options(kOptions)

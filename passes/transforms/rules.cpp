@@ -24,10 +24,22 @@ std::vector<Value> values_of(tenon_graph_t* graph, const std::vector<tenon_value
 struct Declared {
   const tenon_op_def_t& op;
   const tenon_op_rules_t* rules;
+  bool is_complex;
   bool has(auto member) const { return rules != nullptr && rules->*member != nullptr; }
   bool is_linear() const { return has(&tenon_op_rules_t::transpose); }
-  bool is_scalar() const { return op.scalar_words != 0; }
+  bool is_scalar() const {
+    return op.scalar_words != 0 && (!is_complex || has_trait(&op, TENON_TRAIT_HOLOMORPHIC));
+  }
+  // Null if there is none. That of a scalar program says nothing about complex numbers.
+  decltype(tenon_op_def_t::decompose) decomposition() const {
+    if (is_complex && (op.decompose_complex != nullptr || op.scalar_words != 0))
+      return op.decompose_complex;
+    return op.decompose;
+  }
 };
+Declared declared(const Node& node, const tenon_op_def_t& op) {
+  return {op, op.rules, is_complex_node(node)};
+}
 
 Status refuse_derivative(const Node& node, const Declared& d) {
   if (d.rules != nullptr && d.rules->no_derivative.size != 0)
@@ -50,7 +62,8 @@ Status push_scalar(Builder& b, const Node& node, const Declared& d, std::span<co
       if (term.valid()) sum = sum.valid() ? b.build("add", {sum, term}) : term;
     }
     const tenon_dtype_t to = node.result(r).dtype();
-    out->push_back(sum.valid() && is_float(to) ? b.convert(sum, to) : Value());
+    const bool has_tangent = is_float(to) || is_complex(to);
+    out->push_back(sum.valid() && has_tangent ? b.convert(sum, to) : Value());
   }
   return b.status();
 }
@@ -84,7 +97,7 @@ Status push_linear(Builder& b, const Node& node, const Declared& d, std::span<co
 
 Status decompose(Builder& b, const Node& node, const Declared& d, std::vector<Value>* results) {
   std::vector<tenon_value_t> made(node.result_count(), TENON_NONE);
-  TENON_TRY(d.op.decompose(d.op.self, &b.raw(), node.id(), made.data()));
+  TENON_TRY(d.decomposition()(d.op.self, &b.raw(), node.id(), made.data()));
   *results = values_of(node.graph(), made);
   return {};
 }
@@ -126,7 +139,7 @@ Status pull_scalar(Builder& b, const Node& node, const Declared& d,
       if (!cotangents[r].valid()) continue;
       const Slope slope = scalar_derivative(b, node, d.op, r, i);
       const Value g = b.convert(cotangents[r], detail::compute_type(node.operand(i).dtype()));
-      const Value term = times(b, g, slope);
+      const Value term = times(b, g, d.is_complex ? conjugate(b, slope) : slope);
       if (term.valid()) sum = sum.valid() ? b.build("add", {sum, term}) : term;
     }
     out->push_back(sum.valid() ? b.convert(sum, node.operand(i).dtype()) : Value());
@@ -254,12 +267,12 @@ Status push_node(Builder& b, const Node& node, std::span<const Value> tangents,
   for (uint32_t r = 0; r < node.result_count(); ++r) any |= is_differentiable(node.result(r));
   out->assign(any ? 0 : node.result_count(), Value());
   if (!any) return {};
-  const Declared d = {*op, op->rules};
+  const Declared d = declared(node, *op);
   if (d.rules != nullptr && d.rules->no_derivative.size != 0) return refuse_derivative(node, d);
-  if (d.has(&tenon_op_rules_t::jvp)) return push_by_rule(b, node, d, tangents, out);
   if (d.is_linear()) return push_linear(b, node, d, tangents, out);
   if (d.is_scalar()) return push_scalar(b, node, d, tangents, out);
-  if (op->decompose != nullptr) return push_decomposition(b, node, d, tangents, out);
+  if (d.has(&tenon_op_rules_t::jvp)) return push_by_rule(b, node, d, tangents, out);
+  if (d.decomposition() != nullptr) return push_decomposition(b, node, d, tangents, out);
   return refuse_derivative(node, d);
 }
 
@@ -267,13 +280,13 @@ Status pull_node(Builder& b, const Node& node, const std::vector<uint8_t>& wante
                  std::span<const Value> cotangents, std::vector<Value>* out) {
   const tenon_op_def_t* op = op_of(node);
   if (op == nullptr) return refuse(node, "T0410", "its plugin is missing");
-  const Declared d = {*op, op->rules};
+  const Declared d = declared(node, *op);
   if (d.rules != nullptr && d.rules->no_derivative.size != 0) return refuse_derivative(node, d);
   if (d.has(&tenon_op_rules_t::pull)) return pull_by_rule(b, node, d, wanted, cotangents, out);
   if (d.is_linear()) return pull_linear(b, node, d, wanted, cotangents, out);
   if (d.is_scalar()) return pull_scalar(b, node, d, wanted, cotangents, out);
   if (d.has(&tenon_op_rules_t::jvp)) return pull_by_jvp(b, node, d, wanted, cotangents, out);
-  if (op->decompose != nullptr) return pull_decomposition(b, node, d, wanted, cotangents, out);
+  if (d.decomposition() != nullptr) return pull_decomposition(b, node, d, wanted, cotangents, out);
   return refuse_derivative(node, d);
 }
 

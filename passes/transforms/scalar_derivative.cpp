@@ -1,6 +1,8 @@
 #include "scalar_derivative.h"
 
+#include <algorithm>
 #include <bit>
+#include <iterator>
 #include <numbers>
 
 #include "rules.h"
@@ -12,7 +14,11 @@ namespace {
 class ForwardChain {
  public:
   ForwardChain(Builder& b, ScalarNodes& program, const Node& node, uint32_t operand)
-      : b_(b), program_(program), node_(node), operand_(operand) {}
+      : b_(b),
+        program_(program),
+        node_(node),
+        operand_(operand),
+        is_complex_(is_complex_node(node)) {}
 
   Slope of(int result) {
     for (int i = 0; i <= result; ++i) slopes_.push_back(step(i));
@@ -27,10 +33,19 @@ class ForwardChain {
     if (s.opcode == TENON_S_ARG) return s.a == operand_ ? Slope::one() : Slope::zero();
     const Slope x = slope(s.x), y = slope(s.y), z = slope(s.z);
     if (x.is_zero() && y.is_zero() && z.is_zero()) return {};
+    if (is_complex_ && !is_holomorphic(s.opcode)) return refuse(s, " of complex numbers");
     if (s.opcode == TENON_S_SELECT) return either(program_.value(s.x), y, z, at);
     if (s.opcode == TENON_S_CONVERT || s.opcode == TENON_S_CONVERT_RESULT) return convert(x, at);
     if (s.opcode >= TENON_S_ADD) return binary(s, at, x, y);
     return unary(s, at, x);
+  }
+  // Others divide the plane, as comparisons do, or read a part of a number, as abs does.
+  static bool is_holomorphic(uint32_t opcode) {
+    constexpr uint32_t kAll[] = {TENON_S_NEG,   TENON_S_SQRT, TENON_S_RSQRT, TENON_S_EXP,
+                                 TENON_S_EXPM1, TENON_S_LOG,  TENON_S_LOG1P, TENON_S_SIN,
+                                 TENON_S_COS,   TENON_S_TANH, TENON_S_ADD,   TENON_S_SUB,
+                                 TENON_S_MUL,   TENON_S_DIV,  TENON_S_POW};
+    return std::find(std::begin(kAll), std::end(kAll), opcode) != std::end(kAll);
   }
   Slope slope(int at) const { return at < 0 ? Slope() : slopes_[static_cast<size_t>(at)]; }
 
@@ -116,7 +131,7 @@ class ForwardChain {
         return build("digamma", {x});
       case TENON_S_DIGAMMA:
       case TENON_S_BITCAST_RESULT:
-        refuse(s);
+        refuse(s, "");
         return {};
       default:  // steps: sign, floor, is_nan and others
         return {};
@@ -173,13 +188,16 @@ class ForwardChain {
   }
   // By the base y * x^(y - 1), by the exponent x^y * log(x). Where x is 0, both are 0 if the factor
   // in front is, and the second is if x^y is finite; another base there keeps infinity out of
-  // further derivatives.
+  // further derivatives. Of complex numbers the real part of the exponent counts.
   Slope power(const Step& s, int at, const Slope& dx, const Slope& dy) {
     const Value x = program_.value(s.x), y = program_.value(s.y);
     const Value zero = number(at, 0), one = number(at, 1);
+    const auto real = [&](Value v) { return is_complex_ ? build("real", {v}) : v; };
     const auto base = [&](uint32_t direction) {
-      const Value exempt =
-          build("and", {compare(x, zero, TENON_CMP_EQ), compare(y, zero, direction)});
+      const bool ordered = direction != TENON_CMP_EQ;
+      const Value in_reach =
+          ordered ? compare(real(y), real(zero), direction) : compare(y, zero, direction);
+      const Value exempt = build("and", {compare(x, zero, TENON_CMP_EQ), in_reach});
       return build("select", {exempt, one, x});
     };
     Slope left, right;
@@ -211,16 +229,18 @@ class ForwardChain {
     return either(tie, scaled(both, number(at, 0.5)), taken, at);
   }
 
-  void refuse(const Step& s) {
+  Slope refuse(const Step& s, std::string_view of) {
     b_.note(passes::refuse(
         node_, "T0410",
-        cat("that of the instruction ", instructions::name(s.opcode), " is not there")));
+        cat("that of the instruction ", instructions::name(s.opcode), of, " is not there")));
+    return {};
   }
 
   Builder& b_;
   ScalarNodes& program_;
   const Node node_;
   const uint32_t operand_;
+  const bool is_complex_;
   std::vector<Slope> slopes_;
 };
 
@@ -251,7 +271,8 @@ Slope scalar_derivative(Builder& b, const Node& node, const tenon_op_def_t& op, 
   // The node's own result, where it was not rounded to a narrower type.
   for (size_t i = 0; i < program.results().size(); ++i) {
     const Value r = node.result(static_cast<uint32_t>(i));
-    if (r.dtype() == TENON_F32 || r.dtype() == TENON_F64) program.set(program.results()[i], r);
+    const bool is_wide = r.dtype() == TENON_F32 || r.dtype() == TENON_F64;
+    if (is_wide || is_complex(r.dtype())) program.set(program.results()[i], r);
   }
   return ForwardChain(b, program, node, operand).of(program.results()[result]);
 }
@@ -259,6 +280,10 @@ Slope scalar_derivative(Builder& b, const Node& node, const tenon_op_def_t& op, 
 Value times(Builder& b, Value factor, const Slope& slope) {
   if (slope.is_zero()) return {};
   return slope.kind == Slope::Kind::kOne ? factor : b.build("mul", {factor, slope.value});
+}
+
+Slope conjugate(Builder& b, const Slope& slope) {
+  return slope.kind == Slope::Kind::kValue ? Slope::of(b.build("conj", {slope.value})) : slope;
 }
 
 }  // namespace tenon::passes

@@ -85,13 +85,7 @@ Status Ports::finish(tenon_node_t first) {
 }
 
 Status require_variable(Value v, std::string_view name) {
-  if (is_float(v.dtype())) return {};
-  if (is_complex(v.dtype())) {
-    return fail(TENON_UNIMPLEMENTED, cat("T0410: ", name,
-                                         " is complex, and derivatives by complex "
-                                         "numbers are not there yet: take them by the real and "
-                                         "the imaginary part"));
-  }
+  if (is_float(v.dtype()) || is_complex(v.dtype())) return {};
   return fail(TENON_INVALID_ARGUMENT,
               cat("T0410: ", name, " has elements of ", dtype_name(v.dtype()),
                   ", and derivatives are taken by floats: convert it"));

@@ -33,7 +33,8 @@ class Ports {
   std::vector<std::string> names_;
 };
 
-// Whether derivatives by a value can be taken. T0410 otherwise.
+// Whether derivatives by or of a value can be taken: it has floats or complex numbers. T0410
+// otherwise.
 Status require_variable(Value v, std::string_view name);
 
 }  // namespace tenon::passes

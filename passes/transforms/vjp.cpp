@@ -27,7 +27,7 @@ namespace {
 
 constexpr tenon_pass_option_def_t kOptions[] = {
     {str("wrt"),
-     str("names of inputs, separated by spaces; empty: all floats"),
+     str("names of inputs, separated by spaces; empty: all floats and complex numbers"),
      TENON_ATTR_STRING,
      0,
      {}},

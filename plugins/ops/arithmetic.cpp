@@ -93,7 +93,7 @@ template <Complex (*Function)(const Complex&, const Complex&)>
 constexpr OpDraft with_complex(OpDraft draft) {
   draft.operands[0].dtypes |= kComplex;
   draft.operands[1].dtypes |= kComplex;
-  draft.decompose_complex<&decompose_binary<Function>>();
+  draft.decompose_complex<&decompose_binary<Function>>().traits(TENON_TRAIT_HOLOMORPHIC);
   return draft;
 }
 inline Complex complex_add(const Complex& x, const Complex& y) {

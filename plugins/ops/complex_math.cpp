@@ -409,9 +409,68 @@ Complex complex_atan(const Complex& z) {
   return {a.im, -a.re};
 }
 
+// ---- Derivatives ----
+
+namespace {
+
+Complex conjugate(const Complex& z) {
+  return {z.re, -z.im};
+}
+Complex times_i(const Complex& z) {
+  return {-z.im, z.re};
+}
+Complex divided(const Complex& z, Term by) {
+  return {z.re / by, z.im / by};
+}
+// |z|, and 1 for 0.
+Term divisor(const Complex& z) {
+  const Term length = magnitude(z);
+  return where(is(length, 0), 1.0, length);
+}
+// The derivatives of atan and asinh are those of log(1 - iz) and log(1 + iz), or of their roots,
+// without the square of z, which could overflow.
+struct Sides {
+  Value below, above;  // 1 - iz, 1 + iz
+};
+Sides sides_of(Builder& b, Value z) {
+  const Complex turned = times_i(parts_of(b, z));
+  return {joined(b, {1 - turned.re, -turned.im}), joined(b, {turned.re + 1, turned.im})};
+}
+
+}  // namespace
+
+// The part of the tangent across z: i s im(conj(s) t) / |z|, s the sign.
+std::vector<Value> jvp_complex_sign(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Complex sign = parts_of(b, node.result()), t = parts_of(b, tangents[0]);
+  const Term across = (conjugate(sign) * t).im / divisor(parts_of(b, node.operand(0)));
+  return {joined(b, times_i({sign.re * across, sign.im * across}))};
+}
+// t / ((1 - iz) (1 + iz))
+std::vector<Value> jvp_complex_atan(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Sides at = sides_of(b, node.operand(0));
+  return {b.build("div", {b.build("div", {tangents[0], at.below}), at.above})};
+}
+// t / (sqrt(1 - iz) sqrt(1 + iz))
+std::vector<Value> jvp_complex_asinh(Builder& b, const Node& node,
+                                     std::span<const Value> tangents) {
+  const Sides at = sides_of(b, node.operand(0));
+  const Value half = b.build("mul", {tangents[0], b.build("rsqrt", {at.below})});
+  return {b.build("mul", {half, b.build("rsqrt", {at.above})})};
+}
+
 // ---- conj, angle ----
 
 namespace complex_math {
+
+Value transpose_conj(Builder& b, const Node&, uint32_t, std::span<const Value> cotangents) {
+  return b.build("conj", {cotangents[0]});
+}
+// im(conj(z) t) / |z|^2
+std::vector<Value> jvp_angle(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Complex z = parts_of(b, node.operand(0)), t = parts_of(b, tangents[0]);
+  const Term length = divisor(z);
+  return {(conjugate(divided(z, length)) * divided(t, length)).im};
+}
 
 Status decompose_conj(Builder& b, const Node& node, tenon_value_t* out) {
   const Complex z = parts_of(b, node.operand(0));
@@ -437,6 +496,8 @@ constexpr OpDraft conj() {
       .infer<infer_same>()
       .decompose<decompose_conj>()
       .decompose_complex<decompose_conj>()
+      .linear({0})
+      .transposed<transpose_conj>()
       .fold<fold_conj>();
   return draft;
 }
@@ -449,6 +510,7 @@ constexpr OpDraft angle() {
       .infer<infer_angle>()
       .decompose<decompose_angle>()
       .decompose_complex<decompose_angle>()
+      .jvp<jvp_angle>()
       .cost(TENON_COST_TRANSCENDENTAL)
       .tolerance(2);
   return draft;

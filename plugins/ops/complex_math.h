@@ -4,6 +4,7 @@
 #define TENON_PLUGINS_OPS_COMPLEX_MATH_H_
 
 #include "compose.h"
+#include "tenon/cpp/rules.hpp"
 
 namespace tenon::ops {
 
@@ -56,6 +57,11 @@ Complex complex_asinh(const Complex& z);
 Complex complex_acosh(const Complex& z);
 Complex complex_atanh(const Complex& z);
 Complex complex_pow(const Complex& x, const Complex& y);
+
+// Rules for tangents of complex numbers. Where a formula divides by 0, the tangent is 0.
+std::vector<Value> jvp_complex_sign(Builder& b, const Node& node, std::span<const Value> tangents);
+std::vector<Value> jvp_complex_atan(Builder& b, const Node& node, std::span<const Value> tangents);
+std::vector<Value> jvp_complex_asinh(Builder& b, const Node& node, std::span<const Value> tangents);
 
 // decompose_complex of an op with one operand, or two, that gives complex numbers.
 template <Complex (*Function)(const Complex&)>

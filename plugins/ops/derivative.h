@@ -14,6 +14,10 @@ inline Value times(Builder& b, Value x, Value y) {
 inline Value minus(Builder& b, Value x, Value y) {
   return b.build("sub", {x, y});
 }
+// What a constant factor of tangents is to cotangents.
+inline Value conjugate(Builder& b, Value x) {
+  return is_complex(x.dtype()) ? b.build("conj", {x}) : x;
+}
 // The sum; an invalid value is zero.
 inline Value plus(Builder& b, Value x, Value y) {
   if (!x.valid()) return y;

@@ -156,12 +156,12 @@ struct Side {
     free = others(node.operand(operand).rank(), both);
   }
 };
-// A product of the cotangent and the other side over that side's free dims, whose dims are then
-// put in order.
+// A product of the cotangent and the conjugate of the other side over that side's free dims, whose
+// dims are then put in order.
 Value transpose(Builder& b, const Node& node, uint32_t operand, std::span<const Value> cotangents) {
   const Side a(node, "a", 0), c(node, "b", 1);
   const Side &own = operand == 0 ? a : c, &other = operand == 0 ? c : a;
-  const Value x = node.operand(operand), y = node.operand(1 - operand);
+  const Value x = node.operand(operand), y = conjugate(b, node.operand(1 - operand));
   const Value g = b.convert(cotangents[0], x.dtype());
   const auto batches = static_cast<int64_t>(own.batch.size());
   const auto left = static_cast<int64_t>(a.free.size());

@@ -1,5 +1,5 @@
 // Shared by the derivatives of linear algebra: products and triangles of matrices, the last two
-// dims. For real numbers.
+// dims.
 #ifndef TENON_PLUGINS_OPS_LINALG_DERIVATIVE_H_
 #define TENON_PLUGINS_OPS_LINALG_DERIVATIVE_H_
 
@@ -7,13 +7,6 @@
 
 namespace tenon::ops::linalg {
 
-// Notes a failure and returns true for complex numbers.
-inline bool refuses_complex(Builder& b, const Node& node) {
-  if (!is_complex(node.operand(0).dtype())) return false;
-  b.note(fail(TENON_UNIMPLEMENTED,
-              cat("T0410: ", node.op(), " has no derivative: its numbers are complex")));
-  return true;
-}
 inline Value product(Builder& b, Value x, Value y) {
   const auto batch = range(0, x.rank() - 2);
   return b.build("dot_general", {x, y},
@@ -27,16 +20,15 @@ inline Value flipped(Builder& b, Value x) {
   std::swap(perm[perm.size() - 2], perm[perm.size() - 1]);
   return permute(b, x, perm);
 }
+inline Value adjoint(Builder& b, Value x) {
+  return conjugate(b, flipped(b, x));
+}
 // x with 0 above, or with `upper` below, a diagonal.
 inline Value triangle(Builder& b, Value x, bool upper, int64_t diagonal = 0) {
   return b.build("tril_triu", {x}, {{"upper", int64_t{upper}}, {"diagonal", diagonal}});
 }
 inline Value below(Builder& b, Value x) {
   return triangle(b, x, false, -1);
-}
-// The symmetric matrix of which one triangle is read.
-inline Value symmetric(Builder& b, Value x, bool upper) {
-  return plus(b, triangle(b, x, upper), flipped(b, triangle(b, x, upper, upper ? 1 : -1)));
 }
 inline Value solved_triangle(Builder& b, Value a, Value right, bool upper, bool unit = false,
                              std::string_view form = "plain") {
@@ -57,6 +49,24 @@ inline Value on_diagonal(Builder& b, Value x) {
 }
 inline Value where(Builder& b, Value condition, Value x, Value y) {
   return b.build("select", {condition, x, y});
+}
+// A complex number without its imaginary part, or without its real part; real ones are all real.
+inline Value real_of(Builder& b, Value x) {
+  return is_complex(x.dtype()) ? b.convert(b.build("real", {x}), x.dtype()) : x;
+}
+inline Value imaginary_of(Builder& b, Value x) {
+  return minus(b, x, real_of(b, x));
+}
+inline Value only_diagonal(Builder& b, Value x) {
+  return where(b, on_diagonal(b, x), x, b.full_like(x, 0));
+}
+// The symmetric or Hermitian matrix of which one triangle is read, and of the diagonal the real
+// part.
+inline Value symmetric(Builder& b, Value x, bool upper) {
+  const Value other = adjoint(b, triangle(b, x, upper, upper ? 1 : -1));
+  if (!is_complex(x.dtype())) return plus(b, triangle(b, x, upper), other);
+  const Value own = triangle(b, x, upper, upper ? 1 : -1);
+  return plus(b, plus(b, own, only_diagonal(b, real_of(b, x))), other);
 }
 inline Value diagonal_of(Builder& b, Value x) {
   return b.build("diagonal", {x},

@@ -333,34 +333,45 @@ Status reference_eig(const Eval& e) {
 
 // ---- Derivatives ----
 
-// 1 / (v_j - v_i) in row i and column j, 0 on the diagonal. Equal values give infinities, and a
-// derivative that uses their vectors NaN: these are free.
-Value inverse_gaps(Builder& b, Value v, Value like) {
+// 1 / (v_j - v_i) in row i and column j, 0 on the diagonal, in the type of v and the shape of
+// `shape`. Equal values give infinities, and a derivative that uses their vectors NaN: these are
+// free.
+Value inverse_gaps(Builder& b, Value v, Value shape) {
+  const Value like = b.full(v.dtype(), shape.dims(), 1);
   const Value diagonal = on_diagonal(b, like), ones = b.full_like(like, 1);
   const Value gaps = minus(b, as_rows(b, v, like), as_columns(b, v, like));
   const Value inverse = b.build("div", {ones, where(b, diagonal, ones, gaps)});
   return where(b, diagonal, b.full_like(like, 0), inverse);
 }
-// With s = v^T a' v: w' is the diagonal of s, v' = v (s_ij / (w_j - w_i)).
+// A matrix of factors for each element of x. The factors may be infinite: parts are multiplied.
+Value weighted(Builder& b, Value factors, Value x) {
+  if (factors.dtype() == x.dtype()) return times(b, factors, x);
+  return b.build("complex", {times(b, factors, b.build("real", {x})),
+                             times(b, factors, b.build("imag", {x}))});
+}
+Value real_diagonal(Builder& b, Value x) {
+  const Value diagonal = diagonal_of(b, x);
+  return is_complex(x.dtype()) ? b.build("real", {diagonal}) : diagonal;
+}
+// With s = v^H a' v: w' is the diagonal of s, v' = v (s_ij / (w_j - w_i)).
 std::vector<Value> jvp_eigh(Builder& b, const Node& node, std::span<const Value> tangents) {
-  if (refuses_complex(b, node)) return {};
   const Value w = node.result(0), v = node.result(1);
   const Value t = symmetric(b, tangents[0], node.i64("upper") != 0);
-  const Value s = product(b, product(b, flipped(b, v), t), v);
-  return {diagonal_of(b, s), product(b, v, times(b, inverse_gaps(b, w, s), s))};
+  const Value s = product(b, product(b, adjoint(b, v), t), v);
+  return {real_diagonal(b, s), product(b, v, weighted(b, inverse_gaps(b, w, s), s))};
 }
 
-// The part of a' that leaves the columns of u: (a' v - u (u^T a' v)) / s.
+// The part of a' that leaves the columns of u: (a' v - u (u^H a' v)) / s.
 Value leaving(Builder& b, Value moves, Value u, Value s) {
-  const Value inside = product(b, u, product(b, flipped(b, u), moves));
+  const Value inside = product(b, u, product(b, adjoint(b, u), moves));
   return b.build("div", {minus(b, moves, inside), as_rows(b, s, moves)});
 }
-// With d = u^T a' v: s' is its diagonal; u' = u (f (d s + s d^T)), v' = v (f (s d + d^T s)), f the
-// inverse gaps of s squared; and what leaves the columns of u or v, if these are not all.
+// With d = u^H a' v: s' is the real part of its diagonal; u' = u (f (d s + s d^H)), v' = v (f (s d
+// + d^H s)), f the inverse gaps of s squared; and what leaves the columns of u or v, if these are
+// not all. The imaginary part of the diagonal turns u, over s.
 std::vector<Value> jvp_svd(Builder& b, const Node& node, std::span<const Value> tangents) {
-  if (refuses_complex(b, node)) return {};
-  const Value t = tangents[0], u = node.result(0), s = node.result(1);
-  const Value v = flipped(b, node.result(2));
+  const Value t = tangents[0], u = node.result(0), real_s = node.result(1);
+  const Value s = b.convert(real_s, t.dtype()), v = adjoint(b, node.result(2));
   const Dim m = t.dim(t.rank() - 2), n = t.dim(t.rank() - 1);
   const bool is_tall = compare(TENON_REL_LE, m, n) != TENON_YES;
   const bool is_wide = compare(TENON_REL_LE, n, m) != TENON_YES;
@@ -370,14 +381,29 @@ std::vector<Value> jvp_svd(Builder& b, const Node& node, std::span<const Value> 
                 "extent of a are free"));
     return {};
   }
-  const Value moves = product(b, t, v), d = product(b, flipped(b, u), moves);
-  const Value f = inverse_gaps(b, times(b, s, s), d);
+  const Value moves = product(b, t, v), d = product(b, adjoint(b, u), moves);
+  const Value f = inverse_gaps(b, times(b, real_s, real_s), d);
   const Value right = times(b, d, as_rows(b, s, d)), left = times(b, d, as_columns(b, s, d));
-  Value du = product(b, u, times(b, f, plus(b, right, flipped(b, right))));
-  Value dv = product(b, v, times(b, f, plus(b, left, flipped(b, left))));
+  Value turn = weighted(b, f, plus(b, right, adjoint(b, right)));
+  if (is_complex(d.dtype())) {
+    const Value around = only_diagonal(b, imaginary_of(b, d));
+    turn = plus(b, turn, b.build("div", {around, as_rows(b, s, d)}));
+  }
+  Value du = product(b, u, turn);
+  Value dv = product(b, v, weighted(b, f, plus(b, left, adjoint(b, left))));
   if (is_tall) du = plus(b, du, leaving(b, moves, u, s));
-  if (is_wide) dv = plus(b, dv, leaving(b, product(b, flipped(b, t), u), v, s));
-  return {du, diagonal_of(b, d), flipped(b, dv)};
+  if (is_wide) dv = plus(b, dv, leaving(b, product(b, adjoint(b, t), u), v, s));
+  return {du, real_diagonal(b, d), adjoint(b, dv)};
+}
+
+// With p = v^-1 a' v: w' is its diagonal, v' = v (p_ij / (w_j - w_i)), without what would stretch
+// v.
+std::vector<Value> jvp_eig(Builder& b, const Node& node, std::span<const Value> tangents) {
+  const Value w = node.result(0), v = node.result(1), t = b.convert(tangents[0], v.dtype());
+  const Value p = b.build("solve", {v, product(b, t, v)});
+  const Value moves = product(b, v, times(b, inverse_gaps(b, w, p), p));
+  const Value stretch = real_of(b, diagonal_of(b, product(b, adjoint(b, v), moves)));
+  return {diagonal_of(b, p), minus(b, moves, times(b, v, as_rows(b, stretch, v)))};
 }
 
 // ---- Declarations ----
@@ -436,7 +462,7 @@ constexpr OpDraft eig() {
       .example("eig(f32[1, 1] [[3]]) -> c64[1] [(3, 0)], c64[1, 1] [[(1, 0)]]")
       .infer<infer_eig>()
       .reference<reference_eig>()
-      .no_derivative("its results are complex")
+      .jvp<jvp_eig>()
       .batched({0});
   return draft;
 }

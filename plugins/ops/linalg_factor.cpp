@@ -170,17 +170,16 @@ Status reference_qr(const Eval& e) {
 
 // ---- Derivatives ----
 
-// Of a = L L^T: L' = L phi(L^-1 a' L^-T), phi: the lower triangle with half of the diagonal.
+// Of a = L L^H: L' = L phi(L^-1 a' L^-H), phi: the lower triangle with half of the diagonal.
 std::vector<Value> jvp_cholesky(Builder& b, const Node& node, std::span<const Value> tangents) {
-  if (refuses_complex(b, node)) return {};
   const bool upper = node.i64("upper") != 0;
-  const Value l = upper ? flipped(b, node.result()) : node.result();
+  const Value l = upper ? adjoint(b, node.result()) : node.result();
   const Value half = solved_triangle(b, l, symmetric(b, tangents[0], upper), false);
-  const Value whole = solved_triangle(b, l, flipped(b, half), false);
+  const Value whole = solved_triangle(b, l, adjoint(b, half), false);
   const Value halves = times(b, whole, b.full_like(whole, 0.5));
   const Value phi = triangle(b, where(b, on_diagonal(b, whole), halves, whole), false);
   const Value out = product(b, l, phi);
-  return {upper ? flipped(b, out) : out};
+  return {upper ? adjoint(b, out) : out};
 }
 
 // The triangle of a that is read.
@@ -188,36 +187,39 @@ Value read_part(Builder& b, const Node& node, Value a) {
   const bool upper = node.i64("upper") != 0, unit = node.i64("unit") != 0;
   return triangle(b, a, upper, !unit ? 0 : upper ? 1 : -1);
 }
+// a as it is solved with.
+Value formed(Builder& b, Value a, std::string_view form) {
+  return form == "plain" ? a : form == "adjoint" ? adjoint(b, a) : flipped(b, a);
+}
 // x' = a^-1 (b' - a' x)
 std::vector<Value> jvp_solve(Builder& b, const Node& node, std::span<const Value> tangents) {
-  if (refuses_complex(b, node)) return {};
   const std::string form(node.text("form"));
   Value right = tangents[1];
   if (tangents[0].valid()) {
     const Value t = read_part(b, node, tangents[0]);
-    const Value moves = product(b, form == "plain" ? t : flipped(b, t), node.result());
+    const Value moves = product(b, formed(b, t, form), node.result());
     right = right.valid() ? minus(b, right, moves) : b.build("neg", {moves});
   }
   return {solved_triangle(b, node.operand(0), right, node.i64("upper") != 0, node.i64("unit") != 0,
                           form)};
 }
-// Of b: a^-T g. Of a: -(a^-T g) x^T.
+// Of b: a^-H g. Of a: -(a^-H g) x^H, in the form of a.
 std::vector<Value> pull_solve(Builder& b, const Node& node, std::span<const uint8_t> wanted,
                               std::span<const Value> cotangents) {
-  if (refuses_complex(b, node)) return {};
-  const bool plain = node.text("form") == "plain";
-  const Value right = solved_triangle(b, node.operand(0), cotangents[0], node.i64("upper") != 0,
-                                      node.i64("unit") != 0, plain ? "transposed" : "plain");
+  const std::string form(node.text("form"));
+  const bool plain = form == "plain", turned = form == "transposed";
+  const Value g = turned ? conjugate(b, cotangents[0]) : cotangents[0];
+  const Value solved = solved_triangle(b, node.operand(0), g, node.i64("upper") != 0,
+                                       node.i64("unit") != 0, plain ? "adjoint" : "plain");
+  const Value right = turned ? conjugate(b, solved) : solved;
   if (wanted[0] == 0) return {Value(), right};
-  const Value x = node.result();
-  const Value of_a = plain ? product(b, right, flipped(b, x)) : product(b, x, flipped(b, right));
-  return {b.build("neg", {read_part(b, node, of_a)}), right};
+  const Value of_form = product(b, right, adjoint(b, node.result()));
+  return {b.build("neg", {read_part(b, node, formed(b, of_form, form))}), right};
 }
 
 // Of P a = L U, with m = L^-1 P a' U^-1: L' is L times the part of m below the diagonal, U' the
 // other part times U. Where a is not square, L and U are made square with the unit matrix.
 std::vector<Value> jvp_lu(Builder& b, const Node& node, std::span<const Value> tangents) {
-  if (refuses_complex(b, node)) return {};
   const Value packed = node.result(0), t = tangents[0];
   const Dim m = t.dim(t.rank() - 2), n = t.dim(t.rank() - 1);
   const Value low = resized(b, packed, m, m), high = resized(b, packed, n, n);
@@ -235,10 +237,10 @@ std::vector<Value> jvp_lu(Builder& b, const Node& node, std::span<const Value> t
   return {plus(b, product(b, l, below(b, inner)), product(b, triangle(b, inner, true), u))};
 }
 
-// With s = q^T a' r^-1: q' = q (w - s) + a' r^-1, w antisymmetric and equal to s below the
-// diagonal; r' = q^T a' + q'^T a. Of a wide matrix q comes from its first columns.
+// With s = q^H a' r^-1: q' = q (w - s) + a' r^-1, w anti-Hermitian and equal to s below the
+// diagonal, and in the imaginary part of that, as the diagonal of r stays real; r' = q^H a' + q'^H
+// a. Of a wide matrix q comes from its first columns.
 std::vector<Value> jvp_qr(Builder& b, const Node& node, std::span<const Value> tangents) {
-  if (refuses_complex(b, node)) return {};
   const Value a = node.operand(0), t = tangents[0], q = node.result(0), r = node.result(1);
   const Dim m = a.dim(a.rank() - 2), n = a.dim(a.rank() - 1), k = q.dim(q.rank() - 1);
   if (node.i64("complete") != 0 && compare(TENON_REL_LE, m, n) != TENON_YES) {
@@ -255,11 +257,12 @@ std::vector<Value> jvp_qr(Builder& b, const Node& node, std::span<const Value> t
     return b.build("slice", {v}, {{"start", Dims(v.rank(), b.dim(0))}, {"limit", limit}});
   };
   const Value part = divided_by(b, first(t, m), first(r, k));
-  const Value s = product(b, flipped(b, q), part);
+  const Value s = product(b, adjoint(b, q), part);
   const Value under = below(b, s);
-  const Value turn = minus(b, minus(b, under, flipped(b, under)), s);
-  const Value dq = plus(b, product(b, q, turn), part);
-  const Value dr = plus(b, product(b, flipped(b, q), t), product(b, flipped(b, dq), a));
+  Value w = minus(b, under, adjoint(b, under));
+  if (is_complex(s.dtype())) w = plus(b, w, only_diagonal(b, imaginary_of(b, s)));
+  const Value dq = plus(b, product(b, q, minus(b, w, s)), part);
+  const Value dr = plus(b, product(b, adjoint(b, q), t), product(b, adjoint(b, dq), a));
   return {dq, triangle(b, dr, true)};
 }
 

@@ -120,12 +120,13 @@ std::vector<Value> jvp_solve(Builder& b, const Node& node, std::span<const Value
   }
   return {b.build("solve", {node.operand(0), right})};
 }
-// Of b: a'^-1 g; of a: -(that) x'
+// Of b: a^-H g; of a: -(that) x^H
 std::vector<Value> pull_solve(Builder& b, const Node& node, std::span<const uint8_t> wanted,
                               std::span<const Value> cotangents) {
-  const Value of_b = b.build("solve", {turned(b, node.operand(0)), cotangents[0]});
+  const auto adjoint = [&](Value v) { return conjugate(b, turned(b, v)); };
+  const Value of_b = b.build("solve", {adjoint(node.operand(0)), cotangents[0]});
   if (wanted[0] == 0) return {Value(), of_b};
-  return {b.build("neg", {product(b, of_b, turned(b, node.result()))}), of_b};
+  return {b.build("neg", {product(b, of_b, adjoint(node.result()))}), of_b};
 }
 // -x t x
 std::vector<Value> jvp_inv(Builder& b, const Node& node, std::span<const Value> tangents) {
@@ -142,11 +143,10 @@ std::vector<Value> jvp_det(Builder& b, const Node& node, std::span<const Value> 
   const bool is_wide = a.dtype() == TENON_F64 || a.dtype() == TENON_C128;
   const Term diagonal = reduced("reduce_sum", on_diagonal(b, both), {rank - 2});
   const Term most = reduced("reduce_max", abs(diagonal), {rank - 2});
-  const Term tiny =
-      as(max(most, is_wide ? 1e-150 : 1e-18) * (is_wide ? 2.2e-16 : 1.2e-7), a.dtype());
+  const Term least = max(most, is_wide ? 1e-150 : 1e-18) * (is_wide ? 2.2e-16 : 1.2e-7);
+  const Term tiny = as({b, b.build("stop_gradient", {least})}, a.dtype());
   const Term pivots =
-      where(compare(diagonal, TENON_CMP_EQ, 0),
-            spread({b, b.build("stop_gradient", {tiny})}, diagonal, {rank - 2}), diagonal);
+      where(compare(diagonal, TENON_CMP_EQ, 0), spread(tiny, diagonal, {rank - 2}), diagonal);
   const Term upper = both + on_diagonal(b, spread(pivots - diagonal, both, {rank - 2}));
   const Value x = solved_by(b, {both, upper, factors.result(1)}, tangents[0]);
   const Term det =

@@ -47,10 +47,16 @@ constexpr Expr asinh_slope() {
   return select(a > 1e9, 1 / max(a, 1e9), rsqrt(1 + arg(0) * arg(0)));
 }
 
-template <Complex (*Function)(const Complex&)>
+// Adds the complex types. The partial derivatives hold for them, or `Jvp` is their rule.
+template <Complex (*Function)(const Complex&), JvpFunction Jvp = nullptr>
 constexpr OpDraft with_complex(OpDraft draft) {
   draft.operands[0].dtypes |= kComplex;
   draft.decompose_complex<&decompose_unary<Function>>();
+  if constexpr (Jvp == nullptr) {
+    draft.traits(TENON_TRAIT_HOLOMORPHIC);
+  } else {
+    draft.jvp<Jvp>();
+  }
   return draft;
 }
 constexpr OpDraft tan() {
@@ -77,8 +83,9 @@ constexpr OpDraft acos() {
       .partial(0, -asin_slope());
 }
 constexpr OpDraft atan() {
-  return with_complex<complex_atan>(base("atan", "The angle with that tangent.", atan2(arg(0), 1),
-                                         "atan(f32[2] [0, 1]) -> f32[2] [0, 0.78539819]"))
+  return with_complex<complex_atan, jvp_complex_atan>(
+             base("atan", "The angle with that tangent.", atan2(arg(0), 1),
+                  "atan(f32[2] [0, 1]) -> f32[2] [0, 0.78539819]"))
       .accuracy(0.51, 1.5)
       .partial(0, 1 / (1 + arg(0) * arg(0)));
 }
@@ -104,7 +111,7 @@ constexpr OpDraft cosh() {
 // For large |x| the square would overflow; there asinh(x) = log(2 |x|).
 constexpr OpDraft asinh() {
   const Expr a = abs(arg(0));
-  return with_complex<complex_asinh>(
+  return with_complex<complex_asinh, jvp_complex_asinh>(
              base("asinh", "The inverse of sinh.",
                   scalar::sign(arg(0)) *
                       select(a > 1e9, log(a) + kLn2, log1p(a + a * a / (1 + sqrt(a * a + 1)))),
@@ -128,7 +135,7 @@ constexpr OpDraft atanh() {
                                           (log1p(arg(0)) - log1p(-arg(0))) * 0.5,
                                           "atanh(f32[2] [0, 0.5]) -> f32[2] [0, 0.54930615]"))
       .accuracy(3, 3)
-      .partial(0, 1 / ((1 - arg(0)) * (1 + arg(0))));
+      .partial(0, 1 / (1 - arg(0)) / (1 + arg(0)));
 }
 // Uses pow: rounding x ln 2 would cost up to 60 units in the last place of the result.
 constexpr OpDraft exp2() {

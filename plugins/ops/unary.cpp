@@ -141,6 +141,8 @@ constexpr OpDraft declare() {
   if constexpr (of_complex != nullptr) {
     draft.operands[0].dtypes |= kComplex;
     draft.decompose_complex<of_complex>();
+    if constexpr (s != TENON_S_ABS && s != TENON_S_SIGN) draft.traits(TENON_TRAIT_HOLOMORPHIC);
+    if constexpr (s == TENON_S_SIGN) draft.jvp<jvp_complex_sign>();
   }
   if constexpr (s == TENON_S_ABS) {
     draft.infer<infer_abs>();

@@ -23,6 +23,9 @@ CHECKS = ("adjoint", "adjoint", "samples", "samples", "symmetric")
 def wave(like: Array, phase: float) -> Array:
     """Numbers of the shape of an array that have nothing to do with it."""
     value = value_of(like)
+    if dt.is_complex(value.dtype):
+        re = xp.real(like)
+        return Array(ops.one("complex", value_of(wave(re, phase)), value_of(wave(re, phase + 2.1))))
     if not value.shape:
         return Array(ops.scalar(0.3 + 0.1 * phase, dt.float64))
     total = ops.full(value.shape, phase, dt.float64)
@@ -37,9 +40,14 @@ def waves(arrays: Any, phase: float) -> tuple[Array, ...]:
 
 
 def dots(a: Any, b: Any) -> tuple[Array, Array]:
-    """The sum of the products, and of their absolute values."""
-    products = [xp.asarray(x) * y for x, y in zip(a, b)]
+    """The sum of the products, and of their absolute values: of complex numbers the real part of
+    conj(a) b, so that a cotangent is the adjoint."""
+    products = [_product(xp.asarray(x), y) for x, y in zip(a, b)]
     return _added(xp.sum(p) for p in products), _added(xp.sum(xp.abs(p)) for p in products)
+
+
+def _product(x: Array, y: Array) -> Array:
+    return xp.real(xp.conj(x) * y) if dt.is_complex(x.dtype) else x * y
 
 
 def _added(parts: Any) -> Array:

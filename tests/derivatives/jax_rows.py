@@ -54,6 +54,16 @@ ELEMENT_WISE = [
     ("div", 2, 1, (0.5, 3.0), "f64 c128"),
     ("max", 2, 2, DEFAULT, "f64"),
     ("min", 2, 2, DEFAULT, "f64"),
+    # Not in JAX's table for these types, but with derivatives in JAX.
+    ("sinh", 1, 2, DEFAULT, "c128"),
+    ("asin", 1, 2, DEFAULT, "c128"),
+    ("acos", 1, 2, DEFAULT, "c128"),
+    ("atan", 1, 2, DEFAULT, "f64 c128"),
+    ("asinh", 1, 2, DEFAULT, "f64 c128"),
+    ("acosh", 1, 2, (1.1, 3.0), "f64 c128"),
+    ("atanh", 1, 2, (-0.95, 0.95), "f64 c128"),
+    ("square", 1, 2, DEFAULT, "f64 c128"),
+    ("reciprocal", 1, 2, (0.5, 3.0), "f64 c128"),
 ]
 # Not in the set of ops: bessel_i0e, bessel_i1e, and logistic of complex numbers.
 SHAPES = [[(3,)], [(), (3, 4), (3, 1), (1, 4)], [(2, 3, 4), (2, 1, 4)]]
@@ -210,6 +220,31 @@ SCATTER = [
 ]
 
 
+# (kind, shape of the signal, how many last dims)
+FFT = [
+    (kind, shape, count)
+    for kind in ("fft", "ifft", "rfft", "irfft")
+    for shape, count in [((5,), 1), ((6,), 1), ((2, 1), 1), ((3, 4), 2), ((2, 3, 4, 5), 3)]
+]
+LINEAR_ALGEBRA = [
+    (op, shape, dtype)
+    for op in (
+        "cholesky", "cholesky_upper", "solve", "inv", "det", "slogdet", "qr", "eigvalsh", "svdvals",
+        "triangular_plain", "triangular_transposed", "triangular_adjoint", "triangular_upper_unit",
+    )
+    for shape in [(1, 1), (3, 3), (2, 4, 4)]
+    for dtype in ("f64", "c128")
+]  # fmt: skip
+# Families whose rows are there for complex numbers too, at the end of their options.
+COMPLEX = (
+    "concat", "split", "dot", "broadcast", "reshape", "pad", "reverse", "select", "slice",
+    "dynamic_slice", "dynamic_update_slice", "transpose", "reduce", "cumulative", "index_take",
+    "gather", "scatter",
+)  # fmt: skip
+REAL_ONLY = {(family, op) for family in ("reduce", "scatter") for op in ("max", "min")}
+REAL_ONLY |= {("scatter", "mul")}
+
+
 def rows() -> list[tuple[str, Any]]:
     """All rows: (family, options)."""
     out: list[tuple[str, Any]] = []
@@ -225,8 +260,11 @@ def rows() -> list[tuple[str, Any]]:
         "dynamic_update_slice": DYNAMIC_SLICE + DYNAMIC_SLICE_OUTSIDE, "transpose": TRANSPOSE, "reduce": REDUCE,
         "window": WINDOW, "cumulative": CUMULATIVE, "sort": [(s,) for s in SORT],
         "sort_pairs": [(s,) for s in SORT_PAIRS], "top_k": TOP_K, "index_take": INDEX_TAKE, "gather": GATHER,
-        "scatter": SCATTER, "clamp": [((),), ((2, 3),)],
+        "scatter": SCATTER, "clamp": [((),), ((2, 3),)], "fft": FFT, "linear_algebra": LINEAR_ALGEBRA,
     }  # fmt: skip
     for family, table in tables.items():
         out += [(family, row) for row in table]
+    for family in COMPLEX:
+        chosen = [row for row in tables[family] if (family, row[0]) not in REAL_ONLY]
+        out += [(family, (*row, "c128")) for row in chosen[:: 1 if len(chosen) < 9 else 2]]
     return out

@@ -6,6 +6,7 @@ import math
 import random
 from typing import Any
 
+import complex_programs
 from programs import ALONG, ELEMENT_WISE, REDUCTIONS, Body, N, Program, Shape, Step
 
 RANK_MAX = 3
@@ -25,6 +26,11 @@ class Maker:
         self.random = random.Random(seed)
         self.shapes: dict[int, Shape] = {}
         self.leave_out = leave_out
+        self.is_complex = seed % 4 == 0
+        own = complex_programs
+        self.element_wise = own.ELEMENT_WISE if self.is_complex else ELEMENT_WISE
+        self.reductions = own.REDUCTIONS if self.is_complex else REDUCTIONS
+        self.alongs = own.ALONG if self.is_complex else ALONG
 
     def value(self, shape: Shape) -> int:
         self.shapes[len(self.shapes)] = tuple(shape)
@@ -41,7 +47,8 @@ class Maker:
         steps = self._steps(scope, r.randint(2, 7), 0)
         made = [i for i in scope if i not in inputs]
         outputs = [made[-1], *r.sample(made, min(len(made), r.randint(0, 1)))]
-        return Program(first, steps, tuple(dict.fromkeys(outputs)), dict(self.shapes))
+        outputs = list(dict.fromkeys(outputs))
+        return Program(first, steps, tuple(outputs), dict(self.shapes), self.is_complex)
 
     def _shape(self) -> Shape:
         r = self.random
@@ -89,8 +96,8 @@ class Maker:
         return self.random.choice([n for n in names if n not in self.leave_out])
 
     def _element_wise(self, x: int, scope: list[int], depth: int) -> Step | None:
-        name = self._named(ELEMENT_WISE)
-        more = [self._like(x, scope) for _ in range(ELEMENT_WISE[name][0] - 1)]
+        name = self._named(self.element_wise)
+        more = [self._like(x, scope) for _ in range(self.element_wise[name][0] - 1)]
         return self._one(f"element_wise:{name}", [x, *more], self.shapes[x])
 
     def _reduce(self, x: int, scope: list[int], depth: int) -> Step | None:
@@ -99,13 +106,13 @@ class Maker:
             return None
         dims = sorted(self.random.sample(range(len(shape)), self.random.randint(1, len(shape))))
         rest = [s for i, s in enumerate(shape) if i not in dims]
-        return self._one(f"reduce:{self._named(REDUCTIONS)}", [x], tuple(rest), *dims)
+        return self._one(f"reduce:{self._named(self.reductions)}", [x], tuple(rest), *dims)
 
     def _along(self, x: int, scope: list[int], depth: int) -> Step | None:
         shape = self.shapes[x]
         if not shape:
             return None
-        name = self._named(ALONG)
+        name = self._named(self.alongs)
         dim = len(shape) - 1 if name.endswith("norm") else self.random.randrange(len(shape))
         return self._one(f"along:{name}", [x], shape, dim)
 

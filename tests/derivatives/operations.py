@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import jax_rows
 import numpy as np
 from jax import lax
+from tenon import xp
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder.trace import DIMS, Value, active
@@ -68,7 +70,6 @@ def element_wise(r: Numbers, op: str, shapes: Any, order: int, numbers: Any, dty
 
 def _one_sizes(f: Any) -> Any:
     """lax broadcasts whole dims only; sizes of 1 are repeated by NumPy's rule first."""
-    import jax.numpy as jnp
 
     def call(*x: Any) -> Any:
         shape = np.broadcast_shapes(*(a.shape for a in x))
@@ -247,7 +248,10 @@ def reduce(r: Numbers, op: str, shape: Any, dims: Any) -> Made:
     def ours(x):
         return Array(ops.one(REDUCTIONS[op], value_of(x), dims=list(dims)))
 
-    return ours, lambda x: lax.reduce(x, np.array(IDENTITIES[op]), getattr(lax, op), dims), [x]
+    def theirs(x):
+        return lax.reduce(x, np.array(IDENTITIES[op], x.dtype), getattr(lax, op), dims)
+
+    return ours, theirs, [x]
 
 
 def window(
@@ -381,7 +385,74 @@ def scatter(
     return ours, theirs, _default(r, shape, updates)
 
 
+# ---- Transforms, linear algebra ----
+
+
+def fft(r: Numbers, kind: str, shape: Any, count: int) -> Made:
+    dims = list(range(len(shape)))[-count:]
+    lengths = shape[-count:]
+    half = (*shape[:-1], shape[-1] // 2 + 1)
+
+    def ours(x):
+        return Array(ops.one("fft", value_of(x), kind=kind, dims=dims, lengths=list(lengths)))
+
+    dtype = "f64" if kind == "rfft" else "c128"
+    given = _given(r, half if kind == "irfft" else shape, *jax_rows.DEFAULT, dtype)
+    theirs = getattr(jnp.fft, f"{kind}n")
+    return ours, lambda x: theirs(x, lengths, dims), [given]
+
+
+def linear_algebra(r: Numbers, op: str, shape: Any, dtype: str) -> Made:
+    a = _given(r, shape, *jax_rows.SMALL, dtype) + 2 * np.eye(shape[-1])
+    b = _given(r, (*shape[:-1], 2), *jax_rows.SMALL, dtype)
+    if op.startswith("triangular"):
+        kind = op.partition("_")[2]
+        upper, unit = (1, 1) if kind == "upper_unit" else (0, 0)
+        form = "plain" if unit else kind
+
+        def ours(a, b):
+            return emit("triangular_solve", a, b, upper=upper, unit=unit, form=form)
+
+        def theirs(a, b):
+            return lax.linalg.triangular_solve(
+                a, b, left_side=True, lower=not upper, unit_diagonal=bool(unit),
+                transpose_a=form != "plain", conjugate_a=form == "adjoint",
+            )  # fmt: skip
+
+        return ours, theirs, [a, b]
+    if op == "solve":
+        return lambda a, b: emit("solve", a, b), jnp.linalg.solve, [a, b]
+    plain = {
+        "inv": (lambda a: emit("inv", a), jnp.linalg.inv),
+        "det": (lambda a: emit("det", a), jnp.linalg.det),
+        "slogdet": (lambda a: emit("slogdet", a), lambda a: tuple(jnp.linalg.slogdet(a))),
+        "qr": (lambda a: emit("qr", a), lambda a: tuple(jnp.linalg.qr(a))),
+        "svdvals": (lambda a: emit("svd", a)[1], lambda a: jnp.linalg.svd(a)[1]),
+    }
+    if op in plain:
+        return *plain[op], [a]
+    # The others read one triangle, in JAX the mean of both: of these, both are the same.
+    of_hermitian = {
+        "cholesky": (lambda h: emit("cholesky", h), jnp.linalg.cholesky),
+        "cholesky_upper": (
+            lambda h: emit("cholesky", h, upper=1),
+            lambda h: jnp.linalg.cholesky(h, upper=True),
+        ),
+        "eigvalsh": (lambda h: emit("eigh", h)[0], jnp.linalg.eigvalsh),
+    }
+    mine, other = of_hermitian[op]
+
+    def ours_of_square(a):
+        turned = xp.matrix_transpose(a)
+        return mine(xp.matmul(a, turned if dtype == "f64" else xp.conj(turned)))
+
+    return ours_of_square, lambda a: other(a @ jnp.conj(jnp.swapaxes(a, -1, -2))), [a]
+
+
 def make(family: str, options: Any, r: Numbers) -> Made:
     """What a row computes."""
-    ours, theirs, operands = globals()[family](r, *options)
+    turned = family in jax_rows.COMPLEX and options[-1] == "c128"
+    ours, theirs, operands = globals()[family](r, *options[: -1 if turned else None])
+    if turned:
+        operands = [x + 1j * r.uniform(-1, 1, np.shape(x)) for x in operands]
     return ours, theirs, [np.asarray(x) for x in operands]

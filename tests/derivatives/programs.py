@@ -1,4 +1,4 @@
-"""Random programs: steps over arrays of f64, some of which have bodies.
+"""Random programs: steps over arrays of f64 or c128, some of which have bodies.
 
 A `Program` is data, so that it can be made smaller (`shrink.py`). Calling it emits its nodes into the
 active trace. A size is a number, or "n", a symbol. Values stay of moderate size, so that rounding
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import complex_programs
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder.trace import DIMS, Value, active
@@ -45,11 +46,12 @@ class Program:
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
     shapes: Any  # of every value, by number
+    is_complex: bool = False  # all values
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         """Emits the program into the active trace."""
         values = [value_of(a) for a in arrays]
-        run = _Run(self.shapes)
+        run = _Run(self.shapes, self.is_complex)
         for value, shape in zip(values, self.inputs):
             for size, named in zip(value.shape, shape):
                 if named == "n":
@@ -74,9 +76,10 @@ def _positive(x: Value) -> Value:
 class _Run:
     """Emits the steps of one program."""
 
-    def __init__(self, shapes: Any):
+    def __init__(self, shapes: Any, is_complex: bool):
         self.n: Any = N
         self.shapes = shapes
+        self.is_complex = is_complex
 
     def steps(self, steps: tuple[Step, ...], env: dict[int, Value]) -> None:
         for step in steps:
@@ -89,18 +92,21 @@ class _Run:
     def element_wise(self, step: Step, env: dict[int, Value]) -> list[Value]:
         name = step.kind.partition(":")[2]
         x = [env[i] for i in step.operands]
-        return [ELEMENT_WISE[name][1](*x)]
+        table = complex_programs.ELEMENT_WISE if self.is_complex else ELEMENT_WISE
+        return [table[name][1](*x)]
 
     def reduce(self, step: Step, env: dict[int, Value]) -> list[Value]:
         name = step.kind.partition(":")[2]
         x = env[step.operands[0]]
         if name == "reduce_prod":
-            x = emit("cos", x)
+            x = emit("cos", complex_programs.bounded(x) if self.is_complex else x)
         return [emit(name, x, dims=list(step.given))]
 
     def along(self, step: Step, env: dict[int, Value]) -> list[Value]:
         name = step.kind.partition(":")[2]
         x = env[step.operands[0]]
+        if self.is_complex:
+            return [complex_programs.along(name, x, step.given[0])]
         if name == "l2_normalize":  # the direction of zeros has no derivative
             return [emit(name, _positive(x), dims=list(step.given))]
         return [emit(name, emit("cos", x) if name == "cumprod" else x, dim=step.given[0])]
@@ -129,7 +135,7 @@ class _Run:
         at = [0] * len(x.shape)
         lows, highs = list(at), list(at)
         lows[axis], highs[axis] = low, high
-        return [emit("pad", x, ops.scalar(0.5, dt.float64), low=lows, high=highs)]
+        return [emit("pad", x, ops.scalar(0.5, x.dtype), low=lows, high=highs)]
 
     def concat(self, step: Step, env: dict[int, Value]) -> list[Value]:
         return [ops.concat([env[i] for i in step.operands], step.given[0])]
@@ -203,7 +209,7 @@ class _Run:
 
     def switch(self, step: Step, env: dict[int, Value]) -> list[Value]:
         x = [env[i] for i in step.operands]
-        decides = _sum(x[0])
+        decides = _sum(emit("real", x[0]) if self.is_complex else x[0])
         which = ops.compare(decides, ops.scalar(0.1, dt.float64), 4)
         if len(step.bodies) > 2:
             which = ops.convert(which, dt.int32)

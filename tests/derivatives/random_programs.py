@@ -54,8 +54,12 @@ def arguments(program: Program, seed: int) -> list[Any]:
     """Numbers for the inputs, as nested lists."""
     r = random.Random(seed)
 
+    def number() -> complex:
+        re = r.uniform(-1.5, 1.5)
+        return complex(re, r.uniform(-1.5, 1.5)) if program.is_complex else re
+
     def numbers(sizes: list[int]) -> Any:
-        return [numbers(sizes[1:]) for _ in range(sizes[0])] if sizes else r.uniform(-1.5, 1.5)
+        return [numbers(sizes[1:]) for _ in range(sizes[0])] if sizes else number()
 
     return [numbers([N if s == "n" else s for s in shape]) for shape in program.inputs]
 
@@ -64,7 +68,8 @@ def error_of(program: Program, case: Case) -> tuple[float, bool]:
     """How far both sides are apart, in units of the bound, and whether "n" stayed a symbol."""
     import numpy
 
-    inputs = [numpy.array(a, dtype=numpy.float64) for a in arguments(program, case.seed)]
+    dtype = numpy.complex128 if program.is_complex else numpy.float64
+    inputs = [numpy.array(a, dtype=dtype) for a in arguments(program, case.seed)]
     dims = {
         f"x{i}": {d: "n" for d, s in enumerate(shape) if s == "n"}
         for i, shape in enumerate(program.inputs)
@@ -83,11 +88,12 @@ def error_of(program: Program, case: Case) -> tuple[float, bool]:
 def text(program: Program) -> str:
     """The program as .tir."""
     trace = GraphTrace("program")
+    dtype = tenon.xp.complex128 if program.is_complex else tenon.xp.float64
     with tracing(trace):
         given = []
         for i, shape in enumerate(program.inputs):
             sizes = [trace.symbol("n", N, "n") if s == "n" else s for s in shape]
-            given.append(trace.argument(tenon.xp.float64, sizes, f"x{i}"))
+            given.append(trace.argument(dtype, sizes, f"x{i}"))
         results = [trace.id_of(value_of(y)) for y in program(*map(tenon.xp._array.Array, given))]
         trace.native.transform(results, [f"y{i}" for i in range(len(results))], "dce")
     return trace.native.text()

@@ -1,4 +1,4 @@
-"""Derivatives and samples of composite ops with rules of their own, in f64.
+"""Derivatives and samples of composite ops with rules of their own, in f64 and c128.
 
 Tangents against central differences, cotangents against tangents, second derivatives against
 differences of gradients, samples against a loop.
@@ -21,6 +21,15 @@ def array(*shape):
     return RANDOM.standard_normal(shape)
 
 
+def complex_array(*shape):
+    return array(*shape) + 1j * array(*shape)
+
+
+def like(a):
+    """Random numbers of the type of an array."""
+    return complex_array(*a.shape) if np.iscomplexobj(a) else array(*a.shape)
+
+
 def op(name, *given, results=1, lists=None, **attrs):
     """A function of arrays that is one op. given: None where an operand is absent. lists: attributes
     that are sizes."""
@@ -35,9 +44,119 @@ def op(name, *given, results=1, lists=None, **attrs):
     return run, list(given)
 
 
+def chain(*functions):
+    """A function of arrays: the first of several, and the others of its result."""
+
+    def run(*arrays):
+        first, *others = functions
+        y = first(*arrays)
+        for f in others:
+            y = f(y)
+        return y
+
+    return run
+
+
+def hermitian(a):
+    return xp.matmul(a, xp.conj(xp.matrix_transpose(a)))
+
+
+def spectral(kind):
+    """What does not depend on the free factors of eigenvectors: projections onto the largest."""
+
+    def run(a):
+        if kind == "eig":
+            w, v = op("eig", results=2)[0](a)
+            weights = xp.expand_dims(xp.exp(w * 0.3), axis=-2)  # a function of the matrix
+            return xp.matmul(v * weights, xp.linalg.inv(v))
+        if kind == "eigh":
+            w, v = op("eigh", results=2)[0](hermitian(a))
+            one = v[..., :, -1:]
+            return w, xp.matmul(one, xp.conj(xp.matrix_transpose(one)))
+        u, s, vh = op("svd", results=3)[0](a)
+        return s, xp.matmul(u[..., :, :2], vh[..., :2, :])
+
+    return run
+
+
 CLASSES = np.array([[2, 0, 1], [1, 1, 2]])
 MATRIX = array(2, 3, 3) + 2 * np.eye(3)
 EQUAL = np.array([[1.0, 1.0, 1.0], [0.0, 2.0, 5.0]])
+COMPLEX = complex_array(2, 3, 3) + 2 * np.eye(3)
+COMPLEX_CASES = {
+    "abs": op("abs", complex_array(2, 3)),
+    "angle": op("angle", complex_array(2, 3)),
+    "sign": op("sign", complex_array(2, 3)),
+    "conj": op("conj", complex_array(2, 3)),
+    "real": op("real", complex_array(2, 3)),
+    "imag": op("imag", complex_array(2, 3)),
+    "complex": op("complex", array(2, 3), array(2, 3)),
+    "to complex": op("convert", array(2, 3), dtype=xp.complex128),
+    "pow complex": op("pow", complex_array(2, 3) + 4, complex_array(2, 3)),
+    "div complex": op("div", complex_array(2, 3), complex_array(2, 3) + 4),
+    "asin": op("asin", complex_array(3)),
+    "atan": op("atan", complex_array(3)),
+    "asinh": op("asinh", complex_array(3)),
+    "acosh": op("acosh", complex_array(3)),
+    "atanh": op("atanh", complex_array(3)),
+    "mean complex": op("mean", complex_array(2, 3), dims=(1,)),
+    "reduce_prod complex": op("reduce_prod", complex_array(2, 3), dims=(1,)),
+    "cumprod complex": op("cumprod", complex_array(2, 3), dim=1, reverse=1, exclusive=1),
+    "dot_general complex": op(
+        "dot_general", complex_array(2, 3, 4), complex_array(4, 2), a_contract=(0, 2), b_contract=(1, 0)
+    ),
+    "matmul complex": op("matmul", complex_array(2, 1, 2, 3), complex_array(4, 3, 2)),
+    "einsum complex": op("einsum", complex_array(2, 3), complex_array(3, 2), equation="ij,ji->i"),
+    "roll complex": op("roll", complex_array(2, 3), dims=(1,), shifts=(2,)),
+    "tile complex": op("tile", complex_array(2, 3), lists={"repeats": (2, 1)}),
+    "take complex": op("take", complex_array(4, 3), np.array([3, 0, 3]), dim=0),
+    "take_along complex": op("take_along", complex_array(2, 3), np.array([[2, 2], [0, 1]]), dim=1),
+    "embedding complex": op("embedding", complex_array(5, 3), np.array([[0, 4], [4, 2]])),
+    "scatter_elements complex": op(
+        "scatter_elements", complex_array(3, 2), np.array([[2, 0], [2, 1]]), complex_array(2, 2),
+        dim=0, kind="add",
+    ),
+    "scatter complex": op(
+        "scatter", complex_array(4), np.array([[1], [1], [3]]), complex_array(3),
+        index_map=(0,), inserted_dims=(0,), index_vector_dim=1,
+    ),
+    "index_put complex": op(
+        "index_put", complex_array(4), complex_array(3), np.array([1, 0, 3]),
+    ),
+    "pixel_shuffle complex": op("pixel_shuffle", complex_array(1, 4, 2, 2), factor=2),
+    "resize complex": op("resize", complex_array(1, 2, 3, 3), lists={"sizes": (1, 2, 5, 4)}),
+    "sort complex": op("sort", array(2, 4), complex_array(2, 4), results=2, dim=1),
+    "diagonal complex": op("diagonal", complex_array(3, 2, 3), dim1=0, dim2=2),
+    "tril_triu complex": op("tril_triu", complex_array(3, 3)),
+    "fft": op("fft", complex_array(2, 3, 4), dims=(1, 2), lengths=(3, 4), norm="ortho"),
+    "ifft": op("fft", complex_array(2, 5), kind="ifft", dims=(1,), lengths=(5,)),
+    "rfft even": op("fft", array(2, 6), kind="rfft", dims=(0, 1), lengths=(2, 6), norm="forward"),
+    "rfft odd": op("fft", array(2, 5), kind="rfft", dims=(1,), lengths=(5,)),
+    "irfft even": op("fft", complex_array(2, 4), kind="irfft", dims=(0, 1), lengths=(2, 6)),
+    "irfft odd": op("fft", complex_array(2, 3), kind="irfft", dims=(1,), lengths=(5,), norm="forward"),
+    "cholesky complex": (chain(hermitian, op("cholesky")[0]), [COMPLEX]),
+    "cholesky complex upper": (chain(hermitian, op("cholesky", upper=1)[0]), [COMPLEX]),
+    **{
+        f"triangular_solve {form} {upper}{unit}": op(
+            "triangular_solve", COMPLEX, complex_array(2, 3, 2), form=form, upper=upper, unit=unit
+        )
+        for form in ("plain", "transposed", "adjoint") for upper in (0, 1) for unit in (0, 1)
+    },
+    "solve complex": op("solve", COMPLEX, complex_array(2, 3, 2)),
+    "inv complex": op("inv", COMPLEX),
+    "det complex": op("det", COMPLEX),
+    "slogdet complex": op("slogdet", COMPLEX, results=2),
+    "lu complex": op("lu", complex_array(2, 4, 3), results=1),
+    "lu complex wide": op("lu", complex_array(2, 3, 4), results=1),
+    "qr complex": op("qr", complex_array(4, 3), results=2),
+    "qr complex wide": op("qr", complex_array(2, 3), results=2),
+    "eigh complex": (spectral("eigh"), [COMPLEX]),
+    "eig": (spectral("eig"), [array(2, 3, 3)]),
+    "eig complex": (spectral("eig"), [COMPLEX]),
+    "svd": (spectral("svd"), [array(4, 3)]),
+    "svd complex": (spectral("svd"), [complex_array(4, 3)]),
+    "svd complex wide": (spectral("svd"), [complex_array(2, 3, 4)]),
+}  # fmt: skip
 CASES = {
     "logsumexp": op("logsumexp", array(2, 3, 4), dims=(0, 2)),
     "mean": op("mean", array(2, 3, 4), dims=(1,)),
@@ -99,6 +218,7 @@ CASES = {
     "diagonal": op("diagonal", array(3, 2, 3), dim1=0, dim2=2),
     "tril_triu": op("tril_triu", array(2, 3, 3)),
     "adaptive_pool": op("adaptive_pool", array(1, 2, 5), sizes=(3,)),
+    **COMPLEX_CASES,
     "conv_transpose": op("conv_transpose", array(2, 3, 4), array(3, 2, 3), array(2), strides=(2,)),
 }  # fmt: skip
 
@@ -106,7 +226,7 @@ CASES = {
 def split(name):
     """The function of its floats alone, and these."""
     function, given = CASES[name]
-    floats = [i for i, a in enumerate(given) if a is not None and a.dtype == np.float64]
+    floats = [i for i, a in enumerate(given) if a is not None and a.dtype.kind in "fc"]
 
     def of_floats(*arrays):
         whole = list(given)
@@ -130,24 +250,30 @@ def moved(values, directions, step):
 
 
 def dot(a, b):
-    return sum(float(np.sum(x * y)) for x, y in zip(a, b))
+    """Of complex numbers the real part of the sum of conj(a) b."""
+    return sum(float(np.sum(np.conj(x) * y).real) for x, y in zip(a, b))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_tangents_and_cotangents(name):
     function, given = split(name)
-    tangents = [RANDOM.standard_normal(a.shape) for a in given]
+    tangents = [like(a) for a in given]
     out, along = map(parts, jvp(function, arrays(given), arrays(tangents)))
     call = tenon.compile(function)
     up, down = (parts(call(*moved(given, tangents, h))) for h in (1e-5, -1e-5))
     for got, a, b in zip(along, up, down):
         np.testing.assert_allclose(got, (a - b) / 2e-5, rtol=1e-6, atol=1e-7)
-    cotangents = [RANDOM.standard_normal(y.shape) for y in out]
+    cotangents = [like(y) for y in out]
     pulled = vjp(function, *arrays(given))[1](
         arrays(cotangents) if len(out) > 1 else xp.asarray(cotangents[0])
     )
     left, right = dot(cotangents, along), dot(map(np.asarray, pulled), tangents)
     assert abs(left - right) <= 1e-11 * max(1, abs(left))
+
+
+def number_of(y):
+    """Real numbers of y. Of complex ones both parts count, so that y need not be holomorphic."""
+    return xp.sin(xp.real(y)) + xp.cos(xp.imag(y)) if "complex" in y.dtype.name else xp.sin(y)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -156,13 +282,11 @@ def test_second_order(name):
 
     def total(*arrays):
         out = function(*arrays)
-        return sum(
-            (xp.sum(xp.sin(y)) for y in (out if isinstance(out, tuple) else (out,))),
-            xp.asarray(0.0, dtype=xp.float64),
-        )
+        parts = [xp.sum(number_of(y)) for y in (out if isinstance(out, tuple) else (out,))]
+        return sum(parts, xp.asarray(0.0, dtype=xp.float64))
 
     slope = grad(total, tuple(range(len(given))))
-    tangents = [RANDOM.standard_normal(a.shape) for a in given]
+    tangents = [like(a) for a in given]
     along = jvp(slope, arrays(given), arrays(tangents))[1]
     up, down = (slope(*moved(given, tangents, h)) for h in (1e-5, -1e-5))
     for got, a, b in zip(along, up, down):
@@ -228,6 +352,26 @@ def test_stop_gradient():
     x = np.array([1.0, -2.0])
     assert (slope_at(function, x)[0] == 0).all()
     assert (slope_at(lambda x: function(x) * x, x)[0] == x).all()
+    z = np.array([1 + 2j, -3j])
+    assert (slope_at(lambda z: xp.real(function(z) * z), z)[0] == z.conj()).all()
+
+
+def test_zero_has_no_direction():
+    """The derivatives of abs, angle and sign at 0 are 0."""
+    zero = np.zeros(2, np.complex128)
+    for name in ("abs", "angle", "sign"):
+        function, _ = op(name)
+        assert (slope_at(lambda z: xp.real(function(z)), zero)[0] == 0).all(), name
+
+
+def test_numbers_at_the_end_of_the_range():
+    """The squares of these overflow."""
+    z = np.array([3e200 + 4e200j])
+    wanted = {"abs": 0.6 + 0.8j, "atan": 0, "asinh": (1 / z[0]).conjugate()}
+    for name, slope in wanted.items():
+        function, _ = op(name)
+        got = slope_at(lambda z: xp.real(function(z)), z)[0]
+        np.testing.assert_allclose(got, [slope], rtol=1e-14, atol=1e-300, err_msg=name)
 
 
 def test_attention_in_blocks():

@@ -63,8 +63,29 @@ def reason(name: str) -> str:
     return next(fitting, "")
 
 
-def wave(shape: Any, phase: float) -> Any:
-    return np.cos(phase + 1.7 * np.arange(int(np.prod(shape)))).reshape(shape)
+def wave(like: Any, phase: float) -> Any:
+    """Numbers of the type of an array that have nothing to do with it."""
+    angles = (phase + 1.7 * np.arange(int(np.prod(like.shape)))).reshape(like.shape)
+    return np.cos(angles) + 1j * np.sin(1.3 * angles) if is_complex(like) else np.cos(angles)
+
+
+def is_complex(array: Any) -> bool:
+    return "complex" in str(array.dtype)
+
+
+class Adjoint:
+    """JAX with the cotangents of Tenon and PyTorch, which are the conjugates of its own."""
+
+    jvp = staticmethod(jax.jvp)
+
+    @staticmethod
+    def vjp(f: Any, *x: Any) -> Any:
+        ys, pull = jax.vjp(f, *x)
+
+        def conjugate(parts: Any) -> Any:
+            return tuple(p.conj() if is_complex(p) else p for p in parts)
+
+        return ys, lambda cotangents: conjugate(pull(conjugate(cotangents)))
 
 
 def tuples(f: Any) -> Any:
@@ -75,17 +96,17 @@ def tuples(f: Any) -> Any:
     return call
 
 
-def derivatives(lib: Any, f: Any, order: int, shapes: Any, constants: Any) -> Any:
+def derivatives(lib: Any, f: Any, order: int, operands: Any, constants: Any) -> Any:
     """The function of operands that gives all derivatives of a function: by name."""
-    tangents = [constants(wave(s, 0.3 + i)) for i, s in enumerate(shapes)]
-    again = [constants(wave(s, 1.9 + i)) for i, s in enumerate(shapes)]
+    tangents = [constants(wave(x, 0.3 + i)) for i, x in enumerate(operands)]
+    again = [constants(wave(x, 1.9 + i)) for i, x in enumerate(operands)]
 
     def run(*x: Any) -> dict[str, Any]:
         def forwards(*x: Any) -> Any:
             return lib.jvp(f, x, tuple(tangents))[1]
 
         ys, pull = lib.vjp(f, *x)
-        cotangents = tuple(constants(wave(y.shape, 0.8 + i)) for i, y in enumerate(ys))
+        cotangents = tuple(constants(wave(y, 0.8 + i)) for i, y in enumerate(ys))
 
         def backwards(*x: Any) -> Any:
             return lib.vjp(f, *x)[1](cotangents)
@@ -106,11 +127,11 @@ def check(row: tuple[str, Any]) -> None:
     numbers = np.random.default_rng(zlib.crc32(name_of(row).encode()))
     ours, theirs, operands = operations.make(family, options, numbers)
     order = options[2] if family == "element_wise" else 2
-    shapes = [np.shape(x) for x in operands]
-    run = derivatives(tenon, tuples(ours), order, shapes, tenon.xp.asarray)
+    run = derivatives(tenon, tuples(ours), order, operands, tenon.xp.asarray)
     found = tenon.compile(run, device="reference")(*operands)
     with np.errstate(all="ignore"):
-        expected = jax.jit(derivatives(jax, tuples(theirs), order, shapes, lambda a: a))(*operands)
+        whole = derivatives(Adjoint, tuples(theirs), order, operands, lambda a: a)
+        expected = jax.jit(whole)(*operands)
     for what, parts in expected.items():
         for mine, part in zip(found[what], parts, strict=True):
             part = np.asarray(part)

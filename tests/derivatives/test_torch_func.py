@@ -105,7 +105,7 @@ def compare(case: Any, *args: Any) -> None:
         leaves = flat(found)
         assert len(leaves) == len(expected)
         for mine, theirs in zip(leaves, expected):
-            mine, theirs = np.asarray(mine), theirs.detach().numpy()
+            mine, theirs = np.asarray(mine), theirs.detach().resolve_conj().numpy()
             assert mine.shape == theirs.shape
             assert np.abs(mine - theirs).max(initial=0) <= BOUND * np.abs(theirs).max(initial=1e-30)
 

@@ -52,6 +52,26 @@ def test_a_wrong_derivative_is_found() -> None:
     tenon.opcheck(cube, X)
 
 
+def test_a_derivative_by_complex_numbers() -> None:
+    """A gradient is d/dre + i d/dim, so factors are conjugates."""
+
+    @tenon.op("test.turned")
+    def turned(z: Any, w: Any) -> Any:
+        return z * w * xp.conj(z)
+
+    z, w = np.array([1 + 2j, -0.5j]), np.array([0.3 + 1j, 2 - 1j])
+    with pytest.raises(AssertionError, match="gradient of z at .* finite differences"):
+        turned.gradient(lambda g, z, w: (g * w, None))
+        tenon.opcheck(turned, z, w)
+    turned.gradient(
+        lambda g, z, w: (
+            g * xp.conj(w) * z + xp.conj(g) * w * z,
+            g * xp.conj(z * xp.conj(z)),
+        )
+    )
+    tenon.opcheck(turned, z, w)
+
+
 def test_several_results_and_arrays_without_derivative() -> None:
     @tenon.op("test.halves")
     def halves(x: Any, i: Any) -> Any:

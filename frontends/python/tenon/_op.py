@@ -137,8 +137,8 @@ class Op:
         names, and returns the gradient of each array among these: one, or a tuple; None where there
         is none. It is a function of arrays like that of the op: `tenon.grad` and `tenon.vjp` use it
         in place of the derivative of the op's function, `op.gradients` runs it, at once or in what
-        is traced, and `tenon.opcheck` compares it with finite differences. T0660 for parameters
-        that do not fit.
+        is traced, and `tenon.opcheck` compares it with finite differences. That of a complex number
+        is d/dre + i d/dim, so that factors are conjugates. T0660 for parameters that do not fit.
         """
         self._require_parameters(function, "a gradient takes the gradients of the results")
         self.derivative = function

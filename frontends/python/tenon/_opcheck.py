@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ELEMENTS_MAX = 32
 GUARD_BYTES = 4096  # on both sides of memory that a kernel gets
 GUARD = 0xA5
+WIDE = {"f": np.float64, "c": np.complex128}  # by the kind of an array's type
 STEP = 1e-6  # near the cube root of float64's precision, where the two errors of a difference meet
 
 
@@ -64,22 +65,27 @@ class _Guarded:
 def check_gradient(op: Op, arrays: list[Any], attrs: dict[str, Any]) -> None:
     """AssertionError if the derivative is not that of the function.
 
-    Both run in float64: the sum of the results, with random weights, is differentiated. Integers
-    have no derivative.
+    Both run in float64, or complex128: the sum of the results, with random weights, is
+    differentiated. Integers have no derivative.
     """
-    wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
+    wide = [a.astype(WIDE.get(a.dtype.kind, a.dtype)) for a in arrays]
     random = np.random.default_rng(0)
-    weights = [random.standard_normal(r.shape) for r in _results(op, wide, attrs)]
+    weights = [_weights(random, r) for r in _results(op, wide, attrs)]
     given = tuple(xp.asarray(w) for w in weights)
     found = op.gradients(given, *(xp.asarray(a) for a in wide), **attrs)
     for i, gradient in enumerate(found):
         if gradient is None:
             continue
-        if wide[i].dtype.kind != "f":
+        if wide[i].dtype.kind not in WIDE:
             raise AssertionError(
                 f"{op.name}: {op.operands[i]} has no floating-point type, and a gradient"
             )
         _compare(op, i, np.asarray(gradient), wide, attrs, weights, random)
+
+
+def _weights(random: Any, result: Any) -> Any:
+    re = random.standard_normal(result.shape)
+    return re + 1j * random.standard_normal(result.shape) if result.dtype.kind == "c" else re
 
 
 def _results(op: Op, arrays: list[Any], attrs: dict[str, Any]) -> list[Any]:
@@ -99,16 +105,19 @@ def _compare(
     flat = arrays[i].reshape(-1)
     places = random.permutation(flat.size)[:ELEMENTS_MAX]
 
-    def total(at: int, by: float) -> float:
+    def total(at: int, by: complex) -> float:
         moved = flat.copy()
         moved[at] += by
         changed = [*arrays[:i], moved.reshape(arrays[i].shape), *arrays[i + 1 :]]
-        return float(sum((r * w).sum() for r, w in zip(_results(op, changed, attrs), weights)))
+        made = _results(op, changed, attrs)
+        return float(sum((np.conj(w) * r).real.sum() for r, w in zip(made, weights)))
 
     for at in places:
-        step = STEP * max(1.0, abs(float(flat[at])))
+        step = STEP * max(1.0, abs(flat[at]))
         expected = (total(at, step) - total(at, -step)) / (2 * step)
-        got = float(gradient.reshape(-1)[at])
+        if flat.dtype.kind == "c":
+            expected += 1j * (total(at, 1j * step) - total(at, -1j * step)) / (2 * step)
+        got = gradient.reshape(-1)[at]
         scale = max(1.0, abs(expected))
         assert abs(got - expected) <= 1e-4 * scale, (
             f"{op.name}: the gradient of {op.operands[i]} at {np.unravel_index(at, arrays[i].shape)} "

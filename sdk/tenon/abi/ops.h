@@ -87,12 +87,12 @@ typedef struct tenon_foreign_name_t {
 #define TENON_TRAIT_DEFINES_SYMBOL (1ull << 5)
 #define TENON_TRAIT_ORDERED (1ull << 6) /* effects through tokens; never removed or reordered */
 #define TENON_TRAIT_NO_RECOMPUTE (1ull << 7)
-#define TENON_TRAIT_SHAPE_ONLY \
-  (1ull << 8) /* moves elements without computing: reshape, transpose, slice */
-#define TENON_TRAIT_PRIMITIVE (1ull << 9) /* member of the closed set */
+#define TENON_TRAIT_SHAPE_ONLY (1ull << 8) /* moves elements, computes none: reshape, slice */
+#define TENON_TRAIT_PRIMITIVE (1ull << 9)  /* member of the closed set */
 /* Several results are right, such as eigenvectors, whose sign is free. `doc` says what holds of all
  * of them. Implementations are not compared element by element. */
 #define TENON_TRAIT_AMBIGUOUS (1ull << 10)
+#define TENON_TRAIT_HOLOMORPHIC (1ull << 11) /* its partial derivatives hold in complex numbers */
 
 #define TENON_COST_FREE 0u
 #define TENON_COST_ELEMENTWISE 1u
@@ -185,13 +185,13 @@ typedef struct tenon_partial_t {
 
 /* How an op differentiates, and how it works on several samples at once. All rules build nodes at
  * `builder`, where the operands and results of `node` are visible, as `decompose` does. Cotangents
- * and tangents have the type of their value; TENON_NONE stands for zero. Rules are linear in them.
- *
- * An element-wise op needs no record: its partial derivatives follow from its scalar program, and a
- * composite has the derivatives of its decomposition. The cotangents of a node's operands come from
- * the first of these: `pull`; `transpose`; partial derivatives; `jvp`, whose linear part is
- * transposed; the decomposition. Tangents of its results come from: `jvp`; the op itself, where it
- * is linear; partial derivatives; the decomposition. */
+ * and tangents have the type of their value; TENON_NONE stands for zero. Rules are linear in them,
+ * and cotangents are adjoints under the real part of conj(a) b.
+ * An element-wise op needs no record: its partial derivatives follow from its scalar program, for
+ * complex numbers only with TENON_TRAIT_HOLOMORPHIC. A composite has those of its decomposition.
+ * Cotangents of a node's operands come from the first of these: `pull`; `transpose`; partial
+ * derivatives; `jvp`, whose linear part is transposed; the decomposition. Tangents of its results
+ * come from: the op itself, where it is linear; partial derivatives; `jvp`; the decomposition. */
 typedef struct tenon_op_rules_t {
   uint32_t size_bytes;
   /* Bit i: operand i. The results are linear in these operands together, so that tangents go

@@ -5,7 +5,8 @@
 //     op("argmax", ...).no_derivative("its result is an index")
 //
 // An element-wise op needs none of it, and neither does a composite. An invalid value stands for
-// zero. Rules build nodes with the builder, which keeps the first failure.
+// zero. Rules build nodes with the builder, which keeps the first failure. Cotangents are adjoints:
+// a complex factor of tangents is a conjugate factor of cotangents.
 #ifndef TENON_CPP_RULES_HPP_
 #define TENON_CPP_RULES_HPP_
 

@@ -26,10 +26,10 @@ def _places(argnums: int | Sequence[int], what: str) -> tuple[int, ...]:
 
 
 def require_float(array: Array, name: str, what: str) -> None:
-    if not dt.is_float(array.dtype):
+    if not dt.is_floating(array.dtype):
         raise UsageError(
-            f"{what}: {name} is {array.dtype.name}, and derivatives are taken by real floats; "
-            "convert it, or leave it out of argnums",
+            f"{what}: {name} is {array.dtype.name}, and derivatives are taken by floats and complex "
+            "numbers; convert it, or leave it out of argnums",
             "T0663",
         )
 
@@ -67,8 +67,9 @@ def value_and_grad(
 
     `function` returns one real number (with has_aux, a tuple of it and anything else). The gradient
     is by the arguments at the positions `argnums`, nested as they are: `(value, gradient)`, or
-    `((value, aux), gradient)`. Raises T0663 for arguments that are no floats and results that are no
-    number; T0410 for an op without a derivative, with its line.
+    `((value, aux), gradient)`. By a complex argument x + iy it is d/dx + i d/dy, as in PyTorch: the
+    direction in which the value grows. Raises T0663 for arguments that are no floats or complex
+    numbers and results that are no real number; T0410 for an op without a derivative, with its line.
     """
     places = _places(argnums, "grad")
 
@@ -87,6 +88,14 @@ def value_and_grad(
                 "T0663",
             )
         value = traced.trace.wrap(traced.trace.native.type_of(traced.ids[0]))
+        if dt.is_complex(value.dtype):
+            raise UsageError(
+                f"grad: the function returns {value.dtype.name}{ops.shape_text(value.shape)}, and the "
+                "gradient is that of one real number: return the real part or the magnitude; for the "
+                "complex derivative of a holomorphic function use tenon.jvp, or "
+                "tenon.jacfwd(f, holomorphic=True)",
+                "T0663",
+            )
         if value.shape != () or not dt.is_float(value.dtype):
             raise UsageError(
                 f"grad: the function returns {value.dtype.name}{ops.shape_text(value.shape)}, and the "
@@ -153,9 +162,9 @@ def _linear_map(
         ]
         return traced, traced.inline(f'jvp{{wrt="{wrt}"}},cse,dce', given)
     outputs = [traced.trace.wrap(traced.trace.native.type_of(i)) for i in traced.ids]
-    floats = [i for i, v in enumerate(outputs) if dt.is_float(v.dtype)]
+    floats = [i for i, v in enumerate(outputs) if dt.is_floating(v.dtype)]
     if not floats:
-        raise UsageError("vjp: the function returns no array of real floats", "T0663")
+        raise UsageError("vjp: the function returns no array of floats", "T0663")
     cotangents = Tree(more)
     _same_nesting(traced.result, cotangents, "vjp: the cotangents")
     given = [
@@ -183,7 +192,7 @@ def _like_output(given: Array, like: Value, what: str, name: str) -> Array:
 
 def _float_leaves(args: tuple[Any, ...]) -> list[int]:
     leaves = [array_of(v) for v in Tree(args).leaves]
-    return [i for i, a in enumerate(leaves) if dt.is_float(a.dtype)]
+    return [i for i, a in enumerate(leaves) if dt.is_floating(a.dtype)]
 
 
 def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -202,7 +211,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
         count = len(traced.ids)
         after = iter(made[count:])
         outputs = made[:count]
-        out = [next(after) if dt.is_float(v.dtype) else ops_zeros(v) for v in outputs]
+        out = [next(after) if dt.is_floating(v.dtype) else ops_zeros(v) for v in outputs]
         return traced.result.build(outputs), traced.result.build(out)
 
     out: tuple[Any, Any] = compiled(run, function, "jvp")(primals, tangents)
@@ -221,7 +230,9 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
         d_x, d_w = pull(ones)
 
     `pull` takes an array for each one of the result, nested as the result is, and returns the
-    cotangents of the primals, as a tuple; None for arguments that are no floats.
+    cotangents of the primals, as a tuple; None for arguments that are no floats. It is the adjoint of
+    the derivative under the sum of the real parts of conj(a) b: a factor of tangents is a conjugate
+    factor of cotangents.
     """
 
     def run(primals: tuple[Any, ...], cotangents: Any) -> Any:
@@ -247,7 +258,7 @@ def linear_transpose(function: Function, *primals: Any) -> Function:
     """The transposed function of a linear one: from cotangents of its result to those of its arguments.
 
     `primals` are arrays of the types of its arguments; their values do not count. A function that is
-    not linear is differentiated at zero.
+    not linear is differentiated at zero. For complex numbers it is the adjoint, as of `vjp`.
     """
     zeros = tuple(
         Tree(p).build([xp.zeros_like(array_of(v)) for v in Tree(p).leaves]) for p in primals

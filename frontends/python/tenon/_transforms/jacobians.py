@@ -7,6 +7,7 @@ from tenon._errors import UsageError
 from tenon._transforms.derivatives import jvp, require_float, vjp
 from tenon._transforms.samples import vmap
 from tenon._transforms.tracing import Tree, array_of, compiled
+from tenon.builder import dtypes as dt
 from tenon.builder.trace import Dim
 from tenon.xp._array import Array
 
@@ -28,16 +29,32 @@ def _basis(a: Array) -> Array:
     return xp.reshape(xp.eye(count, dtype=a.dtype), (count, *a.shape))
 
 
-def jacfwd(function: Function, argnums: int = 0) -> Function:
+def _require_type(a: Array, name: str, what: str, holomorphic: bool) -> None:
+    """With holomorphic all is complex; without it, this array must be real."""
+    if dt.is_complex(a.dtype) == holomorphic:
+        return
+    advice = (
+        "with holomorphic=True the argument and the results are complex"
+        if holomorphic
+        else "a matrix of complex numbers holds the derivatives of a holomorphic function only: pass "
+        "holomorphic=True if it is one, or take the real and the imaginary part as two arguments"
+    )
+    raise UsageError(f"{what}: {name} is {a.dtype.name}: {advice}", "T0663")
+
+
+def jacfwd(function: Function, argnums: int = 0, holomorphic: bool = False) -> Function:
     """A function that returns the Jacobian of `function` by one argument, an array: forward mode.
 
     Each array of the result becomes one with the axes of the result, then those of the argument.
-    Cheaper than `jacrev` where the argument has fewer elements than the result.
+    Cheaper than `jacrev` where the argument has fewer elements than the result. The argument is
+    real. With holomorphic=True it is complex, as the results are, and entries are complex
+    derivatives, which a function has that does not use conj, abs, real or the like.
     """
 
     def run(*args: Any) -> Any:
         x = array_of(args[argnums])
         require_float(x, f"argument {argnums}", "jacfwd")
+        _require_type(x, f"argument {argnums}", "jacfwd", holomorphic)
 
         def along(tangent: Array) -> Any:
             def of_x(x: Array) -> Any:
@@ -46,6 +63,8 @@ def jacfwd(function: Function, argnums: int = 0) -> Function:
             return jvp(of_x, (x,), (tangent,))[1]
 
         columns = Tree(vmap(along)(_basis(x)))
+        for c in columns.leaves if holomorphic else []:
+            _require_type(c, "a result", "jacfwd", holomorphic)
         return columns.build([_columns(c, x) for c in columns.leaves])
 
     return compiled(run, function, "jacfwd")
@@ -56,8 +75,12 @@ def _columns(c: Array, x: Array) -> Array:
     return xp.reshape(xp.moveaxis(c, 0, -1), (*c.shape[1:], *x.shape))
 
 
-def jacrev(function: Function, argnums: int = 0) -> Function:
-    """As `jacfwd`, by reverse mode: cheaper where the result has fewer elements than the argument."""
+def jacrev(function: Function, argnums: int = 0, holomorphic: bool = False) -> Function:
+    """As `jacfwd`, by reverse mode: cheaper where the result has fewer elements than the argument.
+
+    A complex argument may have real results without holomorphic: each entry is then a gradient, as
+    that of `grad`.
+    """
 
     def run(*args: Any) -> Any:
         x = array_of(args[argnums])
@@ -70,18 +93,30 @@ def jacrev(function: Function, argnums: int = 0) -> Function:
         rows = []
         for i, y in enumerate(result.leaves):
             y = array_of(y)
+            if holomorphic or dt.is_complex(x.dtype) and dt.is_complex(y.dtype):
+                for a, name in ((x, f"argument {argnums}"), (y, "a result")):
+                    _require_type(a, name, "jacrev", holomorphic)
 
             def of_one(x: Array, i: int = i) -> Any:
                 return array_of(Tree(of_x(x)).leaves[i])
 
             pull = vjp(of_one, x)[1]
-            row = vmap(lambda ct, pull=pull: pull(ct)[0])(_basis(y))
-            rows.append(xp.reshape(row, (*y.shape, *x.shape)))
+            row = vmap(lambda ct, pull=pull: pull(ct)[0])
+            rows.append(xp.reshape(_rows(row, x, y), (*y.shape, *x.shape)))
         return result.build(rows)
 
     return compiled(run, function, "jacrev")
 
 
+def _rows(row: Function, x: Array, y: Array) -> Array:
+    """The derivatives of each element of y. Pulls give conjugates, and of real x real parts alone."""
+    if not dt.is_complex(y.dtype):
+        return row(_basis(y))
+    if dt.is_complex(x.dtype):
+        return xp.conj(row(_basis(y)))
+    return row(_basis(y)) + 1j * row(1j * _basis(y))
+
+
 def hessian(function: Function, argnums: int = 0) -> Function:
-    """A function that returns the second derivatives of `function` by one argument, an array."""
+    """A function that returns the second derivatives of `function` by one argument, a real array."""
     return jacfwd(jacrev(function, argnums), argnums)

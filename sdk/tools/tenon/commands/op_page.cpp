@@ -25,7 +25,8 @@ constexpr Trait kTraits[] = {{TENON_TRAIT_PRIMITIVE, "primitive"},
                              {TENON_TRAIT_DEFINES_SYMBOL, "defines a symbol"},
                              {TENON_TRAIT_ORDERED, "ordered"},
                              {TENON_TRAIT_NO_RECOMPUTE, "never recomputed"},
-                             {TENON_TRAIT_AMBIGUOUS, "one of several right results"}};
+                             {TENON_TRAIT_AMBIGUOUS, "one of several right results"},
+                             {TENON_TRAIT_HOLOMORPHIC, "holomorphic"}};
 
 std::string traits_text(uint64_t traits) {
   std::string text;
@@ -170,14 +171,16 @@ std::string derivative_text(const tenon_op_def_t& op) {
   if (rules != nullptr) {
     if (rules->linear != 0) add("linear in " + operands_text(op, rules->linear));
     if (rules->bilinear != 0) add("linear in each of " + operands_text(op, rules->bilinear));
-    if (rules->jvp != nullptr) add("a rule for tangents");
+    if (rules->jvp != nullptr && op.scalar_words == 0) add("a rule for tangents");
     if (rules->pull != nullptr) add("a rule for cotangents");
     for (uint32_t i = 0; i < rules->partial_count; ++i) {
       const uint32_t operand = tenon_op_partial(rules, i)->operand;
       add(fmt::format("a formula for that by {}", view(tenon_op_operand(&op, operand)->name)));
     }
   }
-  if (text.empty() && op.scalar_words > 0) return "from its scalar program";
+  if (text.empty() && op.scalar_words > 0) add("from its scalar program");
+  if (op.scalar_words > 0 && rules != nullptr && rules->jvp != nullptr)
+    add("of complex numbers a rule for tangents");
   if (text.empty()) return op.decompose != nullptr ? "that of its decomposition" : "none";
   return text;
 }
