@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import collections
 import functools
+import importlib
 import os
 import pathlib
 import random
@@ -32,7 +33,7 @@ REPOSITORY = HERE.parent.parent
 SURVIVORS = HERE / "survivors.txt"
 LEAST = 0.97
 PROGRAMS = 400  # random ones
-TESTS_MOST = 60  # of one mutant
+PROGRAMS_MOST = 40  # of one mutant
 
 
 class Mutant(NamedTuple):
@@ -55,11 +56,11 @@ class Test(NamedTuple):
 def of_module(module: Any) -> list[Test]:
     """The test functions of a module, with each of their parameters."""
     out = []
-    for name, function in vars(module).items():
-        if not name.startswith("test_"):
+    for name, function in list(vars(module).items()):
+        if not name.startswith("test_") or not callable(function):
             continue
         marks = [m for m in getattr(function, "pytestmark", []) if m.name == "parametrize"]
-        for value in marks[0].args[1] if marks else [None]:
+        for value in list(marks[0].args[1]) if marks else [None]:
             run = functools.partial(function, value) if marks else function
             out.append(Test(f"{module.__name__}: {name}" + (f" {value}" if marks else ""), run))
     return out
@@ -101,13 +102,13 @@ def of_programs() -> list[Test]:
 
 
 def tests() -> list[Test]:
-    import test_composites
-    import test_rules
     import test_scalars
 
     test_scalars.expected = functools.cache(test_scalars.expected)  # type: ignore[assignment]
-    modules = (test_composites, test_rules, test_scalars)
-    return [*(t for m in modules for t in of_module(m)), *of_rows(), *of_programs()]
+    out = []
+    for name in ("test_composites", "test_rules", "test_symbols", "test_scalars"):
+        out += of_module(importlib.import_module(name))
+    return [*out, *of_rows(), *of_programs()]
 
 
 def fails(test: Test) -> str:
@@ -171,11 +172,12 @@ class Seen:
                 known.append(what)
 
     def concerned(self, mutant: Mutant) -> list[Test]:
-        """Tests in which a rule is changed, those named after the op first, then the quick ones."""
+        """Tests in which a rule is changed: those named after the op first, random ones last."""
         found = self.tests[mutant] or self.tests[mutant.op, "node", ""]
         word = re.compile(rf"\b{mutant.op}\b")
         found = sorted(found, key=lambda t: (not word.search(t.name), self.seconds[t.name]))
-        return found[:TESTS_MOST]
+        programs = [t for t in found if t.name.startswith("random")]
+        return [t for t in found if t not in programs] + programs[:PROGRAMS_MOST]
 
 
 def chosen(op: str, rule: str, changes: list[str], count: int) -> list[Mutant]:
@@ -257,7 +259,8 @@ def main() -> int:
             why = known.get(str(mutant), "")
             listed.add(str(mutant))
             unknown += [] if why else [str(mutant)]
-            print(f"  survives: {mutant} ({place_of(op)}, changed {changed} times){why and ': ' + why}", flush=True)
+            some = [t.name for t in seen.concerned(mutant)[:3]]
+            print(f"  survives: {mutant} ({place_of(op)}){why and ': ' + why}\n    {changed} times, in {some}", flush=True)
         counts += collections.Counter(rules=1, mutants=len(mutants), caught=caught)
         print(f"{op}, {rule}: {caught} of {len(mutants)}", flush=True)
     share = counts["caught"] / max(counts["mutants"], 1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tenon
 import test_composites as composites
-from tenon import vmap
+from tenon import jvp, vmap, xp
 from test_composites import MATRIX, array, arrays, op, parts, slope_at
 
 
@@ -25,6 +25,7 @@ CASES = {
     "softmax": op("softmax", array(3, 3, 3), dim=1),
     "log_softmax": op("log_softmax", array(3, 3, 3), dim=1),
     "var of a cube": op("var", array(3, 3, 3), dims=(1,)),
+    "var of all": op("var", array(2, 3, 2, 2), dims=(0, 1, 2, 3)),
     "std of a cube": op("std", array(3, 3, 3), dims=(1,)),
     "logsumexp of a cube": op("logsumexp", array(3, 3, 3), dims=(1,)),
     "norm of a cube": op("norm", array(3, 3, 3), dims=(1,)),
@@ -65,11 +66,28 @@ CASES = {
         "dot_general", array(3, 3, 3), array(3, 3, 3), a_batch=(1,), b_batch=(2,), a_contract=(0,),
         b_contract=(1,),
     ),
+    "dot_general of cubes": op(
+        "dot_general", array(2, 2, 2, 2), array(2, 2, 2, 2), a_batch=(1,), b_batch=(2,), a_contract=(3,),
+        b_contract=(0,),
+    ),
+    "dot_general of squares": op(
+        "dot_general", array(3, 3), array(3, 3), a_contract=(0,), b_contract=(1,)
+    ),
+    "dot_general of two batches": op(
+        "dot_general", array(2, 2, 2, 2), array(2, 2, 2, 2), a_batch=(0, 2), b_batch=(3, 1),
+        a_contract=(1,), b_contract=(0,),
+    ),
+    "softmax of rows": op("softmax", array(3, 3), dim=0),
+    "log_softmax of rows": op("log_softmax", array(3, 3), dim=0),
+    "norm 2.5 of a cube": op("norm", array(3, 3, 3), dims=(1,), p=2.5),
+    "var of the last": op("var", array(2, 2, 2, 2), dims=(2,)),
+    "rms_norm of the last": op("rms_norm", array(2, 2, 2, 2), array(2), dim=3),
+    "cholesky upper of one": op("cholesky", DEFINITE[0], upper=1),
     "cumsum": op("cumsum", array(3, 3), dim=1, exclusive=1),
     "cumprod": op("cumprod", array(20), dim=0),
     "cumprod reverse": op("cumprod", array(3, 3), dim=0, reverse=1, exclusive=1),
-    "cummax": op("cummax", array(4, 4), dim=0),
-    "cummin reverse": op("cummin", array(4, 4), dim=1, reverse=1),
+    "cummax": op("cummax", array(4, 4) * 0.1 + 2, dim=0),
+    "cummin reverse": op("cummin", array(4, 4) * 0.1 + 2, dim=1, reverse=1),
     "pad": op("pad", array(3, 3), np.array(0.7), low=(1, -1), high=(-1, 3), interior=(1, 0)),
     "slice": op("slice", array(5, 4), lists={"start": (1, 0), "limit": (5, 4)}, stride=(2, 1)),
     "reduce_window": op(
@@ -110,15 +128,28 @@ CASES = {
     "svd square": op("svd", MATRIX, results=3),
     "svd tall": op("svd", array(2, 4, 3), results=3),
     "svd wide": op("svd", array(2, 3, 4), results=3),
+    "cholesky of one": op("cholesky", DEFINITE[0]),
+    "triangular_solve of one": op("triangular_solve", MATRIX[0], array(3, 3)),
+    "solve of one": op("solve", MATRIX[0], array(3, 3)),
+    "inv of one": op("inv", MATRIX[0]),
+    "det of one": op("det", MATRIX[0]),
+    "lu of one": op("lu", MATRIX[0]),
+    "qr of one": op("qr", MATRIX[0], results=2),
+    "eigh of one": op("eigh", DEFINITE[0], results=2),
+    "svd of one": op("svd", MATRIX[0], results=3),
 }  # fmt: skip
 # Ops of which also operands that are no floats have samples. They are as large as their results.
 BATCHED = {
     "argmax": op("argmax", array(3, 3, 3), dim=1),
     "argmin": op("argmin", array(3, 3, 3), dim=0),
-    "reduce_and": op("reduce_and", array(3, 3, 3) > -1, dims=(1,)),
-    "reduce_or": op("reduce_or", array(3, 3, 3) > 1, dims=(0,)),
+    "reduce_and": op("reduce_and", np.arange(27).reshape(3, 3, 3) % 5 != 0, dims=(1,)),
+    "reduce_or": op("reduce_or", np.arange(27).reshape(3, 3, 3) % 5 == 0, dims=(0,)),
     "window_argmax": op(
         "window_argmax", array(4, 4), results=2, window=(2, 2), strides=(2, 1), pad_low=(1, 0)
+    ),
+    "window_argmax of nothing": op(
+        "window_argmax", array(3, 1), results=2, window=(1, 2), dilation=(1, 2), pad_low=(0, 1),
+        pad_high=(0, 1),
     ),
     "dim_size": op("dim_size", array(2, 3), dim=1),
     "dynamic_slice": CASES["dynamic_slice"],
@@ -127,6 +158,8 @@ BATCHED = {
     "assert": CASES["assert"],
     "sort": CASES["sort"],
     "dot_general": CASES["dot_general"],
+    "dot_general of squares": CASES["dot_general of squares"],
+    "dot_general of two batches": CASES["dot_general of two batches"],
     "dot_general of rows": op("dot_general", array(3, 3), array(3, 3), a_batch=(0,), b_batch=(1,)),
     "gather windows": CASES["gather windows"],
     "scatter windows": CASES["scatter windows"],
@@ -171,12 +204,29 @@ def test_samples_of_any_type(name):
 
 
 def test_equal_extremes_share_the_derivative():
-    x = np.array([[1.0, 3.0, 3.0], [1.0, 1.0, 3.0]])
-    for name, wanted in (
-        ("reduce_max", [[0, 0.5, 0.5], [0, 0, 1]]),
-        ("reduce_min", [[1, 0, 0], [0.5, 0.5, 0]]),
-    ):
-        assert (slope_at(op(name, dims=(1,))[0], x)[0] == wanted).all(), name
+    x = np.array([[[1.0, 3, 3], [1, 1, 3], [1, 0, 3]], [[2, 0, 1], [2, 2, 0], [1, 2, 4]], [[0, 0, 0]] * 3])
+    for name, extreme in (("reduce_max", np.max), ("reduce_min", np.min)):
+        chosen = (x == extreme(x, axis=1, keepdims=True)).astype(np.float64)
+        wanted = chosen / chosen.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(slope_at(op(name, dims=(1,))[0], x)[0], wanted, rtol=1e-14)
+
+
+def test_equal_updates_share_the_derivative():
+    x = np.array([[1.0, 1, 1], [2, 0, 1], [0, 0, 0]])
+    updates = np.array([[2.0, 5, 1], [2, 1, 1], [5, 5, 0]])
+    function, _ = op("scatter", kind="max", window_dims=(1,), inserted_dims=(0,), index_map=(0,))
+    rows = xp.asarray(np.array([1, 1, 2]))
+    of_x, of_updates = slope_at(lambda x, u: function(x, rows, u), x, updates)
+    third = 1 / 3
+    np.testing.assert_allclose(of_x, [[1, 1, 1], [third, 0, third], [0, 0, 0.5]], rtol=1e-14)
+    wanted = [[third, 1, third], [third, 0, third], [1, 1, 0.5]]
+    np.testing.assert_allclose(of_updates, wanted, rtol=1e-14)
+
+
+def test_eigenvectors_keep_their_length():
+    function, _ = op("eig", results=2)
+    v, dv = (np.asarray(p) for p in jvp(lambda a: function(a)[1], arrays(MATRIX[:1]), arrays(array(1, 3, 3))))
+    np.testing.assert_allclose(np.sum(v.conj() * dv, axis=-2).real, 0, atol=1e-12)
 
 
 def test_running_extremes_of_nan():

@@ -1,8 +1,7 @@
 #include "changes.h"
 
 #include <algorithm>
-#include <map>
-#include <unordered_map>
+#include <unordered_set>
 
 namespace tenon::mutants {
 namespace {
@@ -14,35 +13,6 @@ bool commutes(const Node& node) {
   if (node.is("compare")) return node.i64("direction") <= TENON_CMP_NE;
   return std::ranges::find(kCommutative, node.op()) != std::end(kCommutative);
 }
-std::string text(auto... parts) { return cat(parts...); }
-
-// A node's attributes as they are; borrowed.
-std::vector<Attr> attributes(const Node& node) {
-  const tenon_node_view_t view = node.view();
-  std::vector<Attr> out;
-  for (uint32_t i = 0; i < view.attr_count; ++i) out.push_back(Attr(view.attrs[i]));
-  return out;
-}
-std::vector<Value> results_of(const Node& node) {
-  std::vector<Value> out;
-  for (uint32_t r = 0; node.valid() && r < node.result_count(); ++r) out.push_back(node.result(r));
-  return out;
-}
-std::vector<Value> copy(Builder& b, const Node& node, const std::vector<Value>& operands) {
-  return results_of(b.build_node(node.op(), operands, attributes(node)));
-}
-
-// v times numbers that grow along each dim, so that also a comparison comes out differently.
-Value scaled(Builder& b, Value v) {
-  Value factor = b.full_like(v, 1.25);
-  for (int64_t dim = 0; dim < v.rank(); ++dim) {
-    const Value place = b.build(
-        "iota", {}, {{"shape", v.dims()}, {"dim", dim}, {"dtype", dtype(v.dtype())}});
-    factor = b.build("add", {factor, b.build("mul", {place, b.full_like(v, 0.25)})});
-  }
-  return b.build("mul", {v, factor});
-}
-
 // Zeros, broadcast.
 bool is_zeros(const Node& node) {
   if (!node.is("broadcast") || !node.operand(0).is_constant()) return false;
@@ -80,7 +50,8 @@ void of_results(const Node& node, const Visit& visit) {
   const tenon_dtype_t dtype = node.result(r).dtype();
   if (dtype == TENON_PRED)
     change("not", [](Builder& b, Value v) { return b.build("not", {v}); });
-  if (!is_float(dtype) || is_zeros(node)) return;
+  if (!has_derivative(dtype) || is_zeros(node)) return;
+  if (is_complex(dtype)) change("conjugate", [](Builder& b, Value v) { return conjugate(b, v); });
   change("negate", [](Builder& b, Value v) { return b.build("neg", {v}); });
   change("scale", [](Builder& b, Value v) { return scaled(b, v); });
 }
@@ -90,13 +61,13 @@ void of_operands(const Node& node, const Visit& visit) {
   for (uint32_t i = 0; i < operands.size() && node.result_count() == 1; ++i) {
     if (operands[i].valid() && operands[i].type() == node.result().type() &&
         !is_operand(node, operands[i]))
-      visit(node, {text("take ", i), [v = operands[i]](Builder&) { return std::vector{v}; }});
+      visit(node, {cat("take ", i), [v = operands[i]](Builder&) { return std::vector{v}; }});
   }
   for (uint32_t i = 0; i < operands.size(); ++i) {
     for (uint32_t j = i + 1; j < operands.size() && !commutes(node); ++j) {
       if (!operands[i].valid() || !operands[j].valid() || operands[i] == operands[j]) continue;
       if (!(operands[i].type() == operands[j].type())) continue;
-      visit(node, {text("swap ", i, " ", j), [node, operands, i, j](Builder& b) {
+      visit(node, {cat("swap ", i, " ", j), [node, operands, i, j](Builder& b) {
                      std::vector<Value> other = operands;
                      std::swap(other[i], other[j]);
                      return copy(b, node, other);
@@ -117,7 +88,7 @@ void of_saved(const Emission& e, const Node& node, const Visit& visit) {
         if (!pool[k].valid() || pool[k] == node.operand(i) ||
             !(pool[k].type() == node.operand(i).type()))
           continue;
-        visit(node, {text("other ", i, " ", k), [node, i, v = pool[k]](Builder& b) {
+        visit(node, {cat("other ", i, " ", k), [node, i, v = pool[k]](Builder& b) {
                        std::vector<Value> other = node.operands();
                        other[i] = v;
                        return copy(b, node, other);
@@ -148,25 +119,26 @@ void of_list(const Node& node, uint32_t place, const Visit& visit) {
                       (name == "dims" && (node.op().starts_with("reduce_") || node.is("reverse")));
   const auto other = [&](const std::string& how, std::vector<int64_t> to) {
     auto kept = std::make_shared<std::vector<int64_t>>(std::move(to));
-    visit(node, with(node, text(how, " ", name), place,
+    visit(node, with(node, cat(how, " ", name), place,
                      [kept, name](const tenon_attr_t&) { return Attr(name, *kept); }));
   };
   for (size_t i = 0; i < list.size(); ++i) {
     // What is repeated anyway may lie anywhere, and single elements have no distance.
     if (node.is("broadcast") && node.operand(0).dim(static_cast<uint32_t>(i)).is(1)) continue;
     if (name == "interior" && node.operand(0).dim(static_cast<uint32_t>(i)).is(1)) continue;
+    if (name.starts_with("stride") && node.result().dim(static_cast<uint32_t>(i)).is(1)) continue;
     if (name == "dilation" && i < window.size() && window[i] == 1) continue;
     for (const int64_t by : {1, -1}) {
       std::vector<int64_t> to = list;
       to[i] += by;
       // Axis -1 may be the same as 0; 0 and 1 are often flags.
       if ((to[i] < 0 && list[i] >= 0) || (list[i] == 1 && by == 1)) continue;
-      other(text("entry ", i, by > 0 ? " more" : " less"), to);
+      other(cat("entry ", i, by > 0 ? " more" : " less"), to);
     }
     if (i == 0 || list[i] == list[i - 1] || is_set) continue;
     std::vector<int64_t> to = list;
     std::swap(to[i], to[i - 1]);
-    other(text("exchange ", i), to);
+    other(cat("exchange ", i), to);
   }
 }
 
@@ -178,13 +150,13 @@ void of_attributes(const Node& node, const Visit& visit) {
       const int64_t now = view.attrs[i].u.i;  // 0 and 1 are often flags
       for (const int64_t by : {1, -1}) {
         if (now + by < 0 || (now == 1 && by == 1)) continue;
-        visit(node, with(node, text(by > 0 ? "more " : "less ", name), i,
+        visit(node, with(node, cat(by > 0 ? "more " : "less ", name), i,
                          [name, by](const tenon_attr_t& a) { return Attr(name, a.u.i + by); }));
       }
     } else if (view.attrs[i].kind == TENON_ATTR_I64S) {
       of_list(node, i, visit);
     } else if (view.attrs[i].kind == TENON_ATTR_F64) {
-      visit(node, with(node, text("more ", name), i,
+      visit(node, with(node, cat("more ", name), i,
                        [name](const tenon_attr_t& a) {
                          return Attr(name, a.u.f == 0 ? 0.125 : a.u.f * 1.25);
                        }));
@@ -192,27 +164,20 @@ void of_attributes(const Node& node, const Visit& visit) {
   }
 }
 
-// Nodes that were built, in all regions, with their place among those of their op.
-std::vector<std::pair<Node, int>> built(const Emission& e) {
-  std::vector<std::pair<Node, int>> out;
-  std::map<std::string, int, std::less<>> counts;
-  for (tenon_node_t id = e.first; id < next_node(e.at->graph); ++id) {
-    const Node node(e.at->graph, id);
-    if (!node.erased()) out.emplace_back(node, counts[std::string(node.op())]++);
+// What the results are made from.
+std::unordered_set<tenon_value_t> live_values(const Emission& e) {
+  std::unordered_set<tenon_value_t> live;
+  for (const Value r : e.results) live.insert(r.id());
+  const auto nodes = built(e);
+  for (auto at = nodes.rbegin(); at != nodes.rend(); ++at) {
+    const Node& node = at->first;
+    bool is_live = node.view().parent != e.at->region || !is_plain(node);
+    for (const Value r : results_of(node)) is_live = is_live || live.contains(r.id());
+    for (const Value v : node.operands()) {
+      if (is_live) live.insert(v.id());
+    }
   }
-  return out;
-}
-
-bool is_used(const Emission& e, const Node& node) {
-  for (const Value r : results_of(node)) {
-    if (r.use_count() > 0 || std::ranges::find(e.results, r) != e.results.end()) return true;
-  }
-  return false;
-}
-
-bool is_plain(const Node& node) {
-  const tenon_node_view_t view = node.view();
-  return view.region_count == 0 && view.symbol_count == 0;
+  return live;
 }
 
 // Inference of a change must not assert anything of sizes that are symbols.
@@ -226,112 +191,21 @@ bool is_static(const Node& node) {
   return true;
 }
 
-using Now = std::unordered_map<tenon_value_t, Value>;
-
-void map_results(const Now& now, std::vector<Value>* results) {
-  for (Value& r : *results) {
-    const auto at = r.valid() ? now.find(r.id()) : now.end();
-    if (at != now.end()) r = at->second;
-  }
-}
-
-// Builds nodes again that come after one with other values.
-bool build_again(Builder& b, const std::vector<Node>& nodes, Now* now) {
-  for (const Node& node : nodes) {
-    std::vector<Value> operands = node.operands();
-    map_results(*now, &operands);
-    const std::vector<Value> made = copy(b, node, operands);
-    if (!b.status().ok()) return false;
-    for (uint32_t r = 0; r < made.size(); ++r) (*now)[node.result(r).id()] = made[r];
-  }
-  return true;
-}
-
 }  // namespace
 
 void each_change(const Emission& e, const Visit& visit) {
+  const auto live = live_values(e);
+  const auto is_live = [&](Value v) { return live.contains(v.id()); };
   for (const auto& [node, place] : built(e)) {
-    if (!is_plain(node) || !is_static(node) || !is_used(e, node)) continue;
+    if (!is_plain(node) || !is_static(node) || !std::ranges::any_of(results_of(node), is_live))
+      continue;
     const auto named = [&, place = place](const Node& of, const Change& c) {
-      visit(of, {text(c.name, "@", of.op(), "#", place), c.make});
+      visit(of, {cat(c.name, "@", of.op(), "#", place), c.make});
     };
     of_results(node, named);
     of_operands(node, named);
     of_saved(e, node, named);
     of_attributes(node, named);
-  }
-}
-
-std::vector<std::string> changes_of_results(const Emission& e) {
-  std::vector<std::string> out;
-  for (uint32_t i = 0; i < e.results.size(); ++i) {
-    const Value v = e.results[i];
-    if (!v.valid() || !is_float(v.dtype())) continue;
-    for (const char* how : {"negate", "scale", "zero"}) out.push_back(text(how, "@result#", i));
-    if (e.is_batch) out.push_back(text("flip@result#", i));
-    for (uint32_t j = 0; j < i; ++j) {
-      if (e.results[j].valid() && !(e.results[j] == v) && e.results[j].type() == v.type())
-        out.push_back(text("swap ", j, "@result#", i));
-    }
-  }
-  return out;
-}
-
-bool change_result(const Emission& e, const std::string& name, std::vector<Value>* results) {
-  const size_t at = name.find("@result#");
-  const std::vector<std::string> possible = changes_of_results(e);
-  if (at == std::string::npos || std::ranges::find(possible, name) == possible.end()) return false;
-  const std::string how = name.substr(0, at);
-  Value& v = (*results)[std::stoul(name.substr(at + 8))];
-  Builder b(*e.at);
-  if (how == "negate") v = b.build("neg", {v});
-  if (how == "scale") v = scaled(b, v);
-  if (how == "zero") v = e.is_batch ? b.full_like(v, 0) : Value();
-  if (how == "flip") v = b.build("reverse", {v}, {{"dims", {0}}});
-  if (how.starts_with("swap")) std::swap(v, (*results)[std::stoul(how.substr(5))]);
-  return b.status().ok();
-}
-
-std::vector<Value> values_of(Builder& b, const Node& node, const Change& change) {
-  std::vector<Value> made = change.make(b);
-  if (!b.status().ok() || made.size() != node.result_count()) return {};
-  for (uint32_t r = 0; r < made.size(); ++r) {
-    if (!made[r].valid() || !(made[r].type() == node.result(r).type())) return {};
-  }
-  return made;
-}
-
-bool apply(const Emission& e, const Node& node, const Change& change, std::vector<Value>* results) {
-  std::vector<Node> later;
-  bool is_simple = node.view().parent == e.at->region;
-  for (const auto& [one, _] : built(e)) {
-    if (one.id() <= node.id()) continue;
-    is_simple = is_simple && is_plain(one) && one.view().parent == e.at->region;
-    later.push_back(one);
-  }
-  // Where a region follows, which cannot be copied here, the new nodes stand before the old one.
-  Builder b = is_simple ? Builder(*e.at) : Builder::before(node);
-  const std::vector<Value> made = values_of(b, node, change);
-  if (made.empty()) return false;
-  Now now;
-  for (uint32_t r = 0; r < made.size(); ++r) now[node.result(r).id()] = made[r];
-  if (is_simple && !build_again(b, later, &now)) return false;
-  map_results(now, results);
-  if (is_simple) {
-    for (auto one = later.rbegin(); one != later.rend(); ++one) (void)erase(*one);
-  } else {
-    for (uint32_t r = 0; r < made.size(); ++r) (void)replace(node.result(r), made[r]);
-  }
-  (void)erase(node);
-  return true;
-}
-
-tenon_node_t next_node(tenon_graph_t* graph) { return graph_view(graph).node_limit; }
-
-void erase_since(tenon_graph_t* graph, tenon_node_t first) {
-  for (tenon_node_t id = next_node(graph); id-- > first;) {
-    const Node node(graph, id);
-    if (!node.erased()) (void)erase(node);
   }
 }
 
