@@ -108,7 +108,7 @@ def jacrev(function: Function, argnums: int = 0, holomorphic: bool = False) -> F
     return compiled(run, function, "jacrev")
 
 
-def _rows(row: Function, x: Array, y: Array) -> Array:
+def _rows(row: Function, x: Array, y: Array) -> Any:
     """The derivatives of each element of y. Pulls give conjugates, and of real x real parts alone."""
     if not dt.is_complex(y.dtype):
         return row(_basis(y))
