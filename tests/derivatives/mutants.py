@@ -131,7 +131,9 @@ def control(**options: Any) -> list[str]:
 
     trace.generation += 1  # no program is kept
     with tempfile.NamedTemporaryFile("r") as file:
-        listed = ", ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in options.items())
+        listed = ", ".join(
+            f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in options.items()
+        )
         graph = trace.GraphTrace("mutants")
         x = graph.argument(dtypes.float64, (2,), "x")
         passes = f'mutants{{out="{file.name}"{", " + listed if listed else ""}}}'
@@ -226,20 +228,28 @@ def reasons() -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("plugin", help="the folder of the plugin")
     parser.add_argument("--ops", default="", help="only these, separated by commas")
     parser.add_argument("--per", type=int, default=5, help="changes of one rule")
     parser.add_argument("--verbose", action="store_true", help="what notices each one")
     args = parser.parse_args()
     os.environ.pop("CHECK_FULL", None)  # the same tests, and so the same mutants, everywhere
-    os.environ |= {"TENON_DEVICE": "reference", "TENON_PLUGIN_ADD": str(pathlib.Path(args.plugin).resolve())}
+    os.environ |= {
+        "TENON_DEVICE": "reference",
+        "TENON_PLUGIN_ADD": str(pathlib.Path(args.plugin).resolve()),
+    }
     # mpmath, which the environment of JAX does not have.
     sys.path += [str(p) for p in (REPOSITORY / ".venv/lib").glob("python*/site-packages")]
     sys.path.insert(0, str(HERE))
     begin = time.monotonic()
     seen = Seen(tests(), set(filter(None, args.ops.split(","))))
-    print(f"{len(seen.seconds)} tests, {len(seen.changes)} rules, {time.monotonic() - begin:.0f} s", flush=True)
+    print(
+        f"{len(seen.seconds)} tests, {len(seen.changes)} rules, {time.monotonic() - begin:.0f} s",
+        flush=True,
+    )
     counts: collections.Counter[str] = collections.Counter()
     known, listed = reasons(), set()
     unknown = []
@@ -260,7 +270,10 @@ def main() -> int:
             listed.add(str(mutant))
             unknown += [] if why else [str(mutant)]
             some = [t.name for t in seen.concerned(mutant)[:3]]
-            print(f"  survives: {mutant} ({place_of(op)}){why and ': ' + why}\n    {changed} times, in {some}", flush=True)
+            print(
+                f"  survives: {mutant} ({place_of(op)}){why and ': ' + why}\n    {changed} times, in {some}",
+                flush=True,
+            )
         counts += collections.Counter(rules=1, mutants=len(mutants), caught=caught)
         print(f"{op}, {rule}: {caught} of {len(mutants)}", flush=True)
     share = counts["caught"] / max(counts["mutants"], 1)

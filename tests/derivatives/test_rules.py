@@ -1,7 +1,7 @@
-"""Derivatives and samples of ops that programs seldom have, as in test_composites.py: what mutants
-of their rules (mutants.py) need to be noticed.
+"""Derivatives and samples of ops that random programs rarely have, as in test_composites.py: what
+mutants of their rules (mutants.py) need to be noticed.
 
-Sizes are equal where they can be, so that a wrong axis is no wrong type.
+Sizes are equal where they can be: a wrong axis then gives the right type.
 """
 
 from __future__ import annotations
@@ -148,7 +148,12 @@ BATCHED = {
         "window_argmax", array(4, 4), results=2, window=(2, 2), strides=(2, 1), pad_low=(1, 0)
     ),
     "window_argmax of nothing": op(
-        "window_argmax", array(3, 1), results=2, window=(1, 2), dilation=(1, 2), pad_low=(0, 1),
+        "window_argmax",
+        array(3, 1),
+        results=2,
+        window=(1, 2),
+        dilation=(1, 2),
+        pad_low=(0, 1),
         pad_high=(0, 1),
     ),
     "dim_size": op("dim_size", array(2, 3), dim=1),
@@ -204,7 +209,9 @@ def test_samples_of_any_type(name):
 
 
 def test_equal_extremes_share_the_derivative():
-    x = np.array([[[1.0, 3, 3], [1, 1, 3], [1, 0, 3]], [[2, 0, 1], [2, 2, 0], [1, 2, 4]], [[0, 0, 0]] * 3])
+    x = np.array(
+        [[[1.0, 3, 3], [1, 1, 3], [1, 0, 3]], [[2, 0, 1], [2, 2, 0], [1, 2, 4]], [[0, 0, 0]] * 3]
+    )
     for name, extreme in (("reduce_max", np.max), ("reduce_min", np.min)):
         chosen = (x == extreme(x, axis=1, keepdims=True)).astype(np.float64)
         wanted = chosen / chosen.sum(axis=1, keepdims=True)
@@ -225,7 +232,10 @@ def test_equal_updates_share_the_derivative():
 
 def test_eigenvectors_keep_their_length():
     function, _ = op("eig", results=2)
-    v, dv = (np.asarray(p) for p in jvp(lambda a: function(a)[1], arrays(MATRIX[:1]), arrays(array(1, 3, 3))))
+    v, dv = (
+        np.asarray(p)
+        for p in jvp(lambda a: function(a)[1], arrays(MATRIX[:1]), arrays(array(1, 3, 3)))
+    )
     np.testing.assert_allclose(np.sum(v.conj() * dv, axis=-2).real, 0, atol=1e-12)
 
 
@@ -234,7 +244,6 @@ def test_running_extremes_of_nan():
     x = np.array([2.0, 1.0, np.nan, 0.0])
     for name, wanted in (("cummax", [2, 0, 2, 0]), ("cummin", [1, 1, 2, 0])):
         assert (slope_at(op(name, dim=0)[0], x)[0] == wanted).all(), name
-
 
 
 def test_lp_pool_of_zeros():

@@ -46,8 +46,12 @@ std::vector<Value> copy(Builder& b, const Node& node, const std::vector<Value>& 
   return results_of(b.build_node(node.op(), operands, attributes(node)));
 }
 
-bool has_derivative(tenon_dtype_t dtype) { return is_float(dtype) || is_complex(dtype); }
-Value conjugate(Builder& b, Value v) { return b.build("conj", {v}); }
+bool has_derivative(tenon_dtype_t dtype) {
+  return is_float(dtype) || is_complex(dtype);
+}
+Value conjugate(Builder& b, Value v) {
+  return b.build("conj", {v});
+}
 Value scaled(Builder& b, Value v) {
   Value factor = b.full_like(v, 1.25);
   for (int64_t dim = 0; dim < v.rank(); ++dim) {
@@ -139,7 +143,9 @@ bool apply(const Emission& e, const Node& node, const Change& change, std::vecto
   return true;
 }
 
-tenon_node_t next_node(tenon_graph_t* graph) { return graph_view(graph).node_limit; }
+tenon_node_t next_node(tenon_graph_t* graph) {
+  return graph_view(graph).node_limit;
+}
 
 void erase_since(tenon_graph_t* graph, tenon_node_t first) {
   for (tenon_node_t id = next_node(graph); id-- > first;) {

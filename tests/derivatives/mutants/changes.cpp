@@ -6,8 +6,8 @@
 namespace tenon::mutants {
 namespace {
 
-constexpr std::string_view kCommutative[] = {"add", "mul", "max",  "min",  "and",  "or",
-                                             "xor", "fmax", "fmin", "hypot"};
+constexpr std::string_view kCommutative[] = {"add", "mul", "max",  "min",  "and",
+                                             "or",  "xor", "fmax", "fmin", "hypot"};
 
 bool commutes(const Node& node) {
   if (node.is("compare")) return node.i64("direction") <= TENON_CMP_NE;
@@ -48,8 +48,7 @@ void of_results(const Node& node, const Visit& visit) {
                  }});
   };
   const tenon_dtype_t dtype = node.result(r).dtype();
-  if (dtype == TENON_PRED)
-    change("not", [](Builder& b, Value v) { return b.build("not", {v}); });
+  if (dtype == TENON_PRED) change("not", [](Builder& b, Value v) { return b.build("not", {v}); });
   if (!has_derivative(dtype) || is_zeros(node)) return;
   if (is_complex(dtype)) change("conjugate", [](Builder& b, Value v) { return conjugate(b, v); });
   change("negate", [](Builder& b, Value v) { return b.build("neg", {v}); });
@@ -156,10 +155,9 @@ void of_attributes(const Node& node, const Visit& visit) {
     } else if (view.attrs[i].kind == TENON_ATTR_I64S) {
       of_list(node, i, visit);
     } else if (view.attrs[i].kind == TENON_ATTR_F64) {
-      visit(node, with(node, cat("more ", name), i,
-                       [name](const tenon_attr_t& a) {
-                         return Attr(name, a.u.f == 0 ? 0.125 : a.u.f * 1.25);
-                       }));
+      visit(node, with(node, cat("more ", name), i, [name](const tenon_attr_t& a) {
+              return Attr(name, a.u.f == 0 ? 0.125 : a.u.f * 1.25);
+            }));
     }
   }
 }

@@ -1,8 +1,8 @@
 // Ways to change what a rule has built.
 #pragma once
+#include <tenon/abi/host.h>
 #include <functional>
 #include <string>
-#include <tenon/abi/host.h>
 #include <tenon/cpp/graph.hpp>
 #include <tenon/cpp/rules.hpp>
 #include <vector>
@@ -12,9 +12,9 @@ namespace tenon::mutants {
 // What one call of a rule was given and has built.
 struct Emission {
   const tenon_builder_t* at;
-  Node source;                // the node that is differentiated or batched
-  std::vector<Value> given;   // tangents, cotangents or operands
-  tenon_node_t first;         // what was built since
+  Node source;               // the node that is differentiated or batched
+  std::vector<Value> given;  // tangents, cotangents or operands
+  tenon_node_t first;        // what was built since
   std::vector<Value> results;
   bool is_batch;
 };
@@ -30,7 +30,8 @@ using Visit = std::function<void(const Node&, const Change&)>;
 
 // ---- What can be changed ----
 
-// All changes of nodes that were built and are used, and whose sizes are numbers. The types that come out are not checked.
+// All changes of nodes that were built and are used, and whose sizes are numbers. The types that
+// come out are not checked.
 void each_change(const Emission& e, const Visit& visit);
 // All changes of the results themselves: one name each.
 std::vector<std::string> changes_of_results(const Emission& e);

@@ -10,7 +10,9 @@ namespace {
 
 using Words = std::vector<uint32_t>;
 
-std::string program_of(uint32_t i) { return cat("partial ", i); }
+std::string program_of(uint32_t i) {
+  return cat("partial ", i);
+}
 
 void set_number(uint32_t* words, double to) {
   const uint64_t bits = std::bit_cast<uint64_t>(to);
@@ -24,7 +26,7 @@ double number(const uint32_t* words) {
 // Another instruction in place of one; the same if there is none.
 uint32_t other(const tenon_op_def_t& op, uint32_t word) {
   constexpr std::pair<uint32_t, uint32_t> kPairs[] = {
-      {TENON_S_ADD, TENON_S_SUB}, {TENON_S_MUL, TENON_S_DIV},  {TENON_S_MAX, TENON_S_MIN},
+      {TENON_S_ADD, TENON_S_SUB}, {TENON_S_MUL, TENON_S_DIV},   {TENON_S_MAX, TENON_S_MIN},
       {TENON_S_AND, TENON_S_OR},  {TENON_S_EXP, TENON_S_EXPM1}, {TENON_S_LOG, TENON_S_LOG1P},
       {TENON_S_SIN, TENON_S_COS}, {TENON_S_SQRT, TENON_S_RSQRT}};
   const uint32_t code = word & 0xff, a = word >> 8;
@@ -74,8 +76,7 @@ void each_mask(const tenon_op_rules_t& rules,
     }
     if ((rules.bilinear & bit) == 0) continue;
     visit(cat("constant ", i), rules.linear, rules.bilinear & ~bit);
-    if (rules.linear != 0)
-      visit(cat("together ", i), rules.linear | bit, rules.bilinear & ~bit);
+    if (rules.linear != 0) visit(cat("together ", i), rules.linear | bit, rules.bilinear & ~bit);
   }
 }
 
@@ -104,9 +105,8 @@ void set_program(tenon_op_rules_t* rules, uint32_t i, const Words& words) {
 std::vector<std::pair<std::string, std::string>> declared_changes(const tenon_op_def_t& op) {
   std::vector<std::pair<std::string, std::string>> out;
   const tenon_op_rules_t& rules = *op.rules;
-  each_mask(rules, [&](const std::string& what, uint32_t, uint32_t) {
-    out.emplace_back("masks", what);
-  });
+  each_mask(rules,
+            [&](const std::string& what, uint32_t, uint32_t) { out.emplace_back("masks", what); });
   for (uint32_t i = 0; rules.roles != nullptr && i < op.attr_count; ++i) {
     if (rules.roles[i] != TENON_ROLE_OTHER)
       out.emplace_back("roles", view(tenon_op_attr(&op, i)->name));

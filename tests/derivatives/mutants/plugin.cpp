@@ -24,7 +24,9 @@ struct State {
   std::set<std::string> seen;  // lines: op, rule, change
 } g;
 
-const Wrapped& wrapped(std::string_view op) { return g.ops.find(op)->second; }
+const Wrapped& wrapped(std::string_view op) {
+  return g.ops.find(op)->second;
+}
 
 void note(std::string_view op, std::string_view rule, std::string_view what) {
   g.seen.insert(cat(op, "\t", rule, "\t", what));
@@ -114,11 +116,11 @@ tenon_code_t batch(void* self, const tenon_builder_t* at, tenon_node_t id,
                    const tenon_value_t* operands, const uint8_t* is_batched, tenon_dim_t size,
                    tenon_value_t* out, uint8_t* out_batched) {
   const Node node(at->graph, id);
-  return around("batch", at, id, values(at->graph, operands, node.operand_count()), out,
-                node.result_count(), [&](const tenon_op_rules_t& rules) {
-                  return Status(rules.batch(self, at, id, operands, is_batched, size, out,
-                                            out_batched));
-                });
+  return around(
+      "batch", at, id, values(at->graph, operands, node.operand_count()), out, node.result_count(),
+      [&](const tenon_op_rules_t& rules) {
+        return Status(rules.batch(self, at, id, operands, is_batched, size, out, out_batched));
+      });
 }
 // Which ops a test has nodes of.
 tenon_code_t infer(void* self, const tenon_infer_t* query) {
