@@ -227,7 +227,53 @@ def reasons() -> dict[str, str]:
     return dict(line.split(": ", 1) for line in lines if line and line[0] != "#")  # type: ignore[misc]
 
 
-def main() -> int:
+class Report:
+    """What became of the mutants; prints while they run."""
+
+    def __init__(self, verbose: bool) -> None:
+        self.verbose = verbose
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.known, self.survived = reasons(), set[str]()
+        self.unknown: list[str] = []
+
+    def judge(self, op: str, rule: str, mutants: list[Mutant], seen: Seen) -> None:
+        if not mutants:
+            print(f"{op}, {rule}: no test calls it ({place_of(op)})", flush=True)
+            self.unknown.append(f"{op}, {rule}: not called")
+        caught = 0
+        for mutant in mutants:
+            by, changed = caught_by(mutant, seen)
+            caught += bool(by)
+            if self.verbose:
+                print(f"    {mutant} ({changed}): {by}")
+            if not by:
+                self.survivor(
+                    mutant, f"{changed} times, in {[t.name for t in seen.concerned(mutant)[:3]]}"
+                )
+        self.counts += collections.Counter(rules=1, mutants=len(mutants), caught=caught)
+        print(f"{op}, {rule}: {caught} of {len(mutants)}", flush=True)
+
+    def survivor(self, mutant: Mutant, where: str) -> None:
+        self.survived.add(str(mutant))
+        why = self.known.get(str(mutant))
+        if why is None:
+            self.unknown.append(str(mutant))
+        reason = f": {why}" if why else ""
+        print(f"  survives: {mutant} ({place_of(mutant.op)}){reason}\n    {where}", flush=True)
+
+    def end(self, whole: bool) -> bool:
+        """Whether all is as it should be. whole: all mutants were tried."""
+        share = self.counts["caught"] / max(self.counts["mutants"], 1)
+        print(f"{dict(self.counts)}: {share:.1%}")
+        for line in self.unknown:
+            print(f"not in {SURVIVORS.name}: {line}")
+        stale = set(self.known) - self.survived if whole else set()
+        for line in sorted(stale):
+            print(f"noticed, or chosen no more: take it out of {SURVIVORS.name}: {line}")
+        return share >= LEAST and not self.unknown and not stale
+
+
+def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -235,55 +281,32 @@ def main() -> int:
     parser.add_argument("--ops", default="", help="only these, separated by commas")
     parser.add_argument("--per", type=int, default=5, help="changes of one rule")
     parser.add_argument("--verbose", action="store_true", help="what notices each one")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def set_up(plugin: str) -> None:
     os.environ.pop("CHECK_FULL", None)  # the same tests, and so the same mutants, everywhere
     os.environ |= {
         "TENON_DEVICE": "reference",
-        "TENON_PLUGIN_ADD": str(pathlib.Path(args.plugin).resolve()),
+        "TENON_PLUGIN_ADD": str(pathlib.Path(plugin).resolve()),
     }
     # mpmath, which the environment of JAX does not have.
     sys.path += [str(p) for p in (REPOSITORY / ".venv/lib").glob("python*/site-packages")]
     sys.path.insert(0, str(HERE))
+
+
+def main() -> int:
+    args = options()
+    set_up(args.plugin)
     begin = time.monotonic()
     seen = Seen(tests(), set(filter(None, args.ops.split(","))))
-    print(
-        f"{len(seen.seconds)} tests, {len(seen.changes)} rules, {time.monotonic() - begin:.0f} s",
-        flush=True,
-    )
-    counts: collections.Counter[str] = collections.Counter()
-    known, listed = reasons(), set()
-    unknown = []
+    print(f"{len(seen.seconds)} tests in {time.monotonic() - begin:.0f} s", flush=True)
+    report = Report(args.verbose)
     for (op, rule), changes in sorted(seen.changes.items()):
-        mutants = chosen(op, rule, changes, args.per)
-        caught = 0
-        if not mutants:
-            print(f"{op}, {rule}: no test calls it ({place_of(op)})", flush=True)
-            unknown.append(f"{op}, {rule}: not called")
-        for mutant in mutants:
-            by, changed = caught_by(mutant, seen)
-            caught += bool(by)
-            if args.verbose:
-                print(f"    {mutant} ({changed}): {by}")
-            if by:
-                continue
-            why = known.get(str(mutant), "")
-            listed.add(str(mutant))
-            unknown += [] if why else [str(mutant)]
-            some = [t.name for t in seen.concerned(mutant)[:3]]
-            print(
-                f"  survives: {mutant} ({place_of(op)}){why and ': ' + why}\n    {changed} times, in {some}",
-                flush=True,
-            )
-        counts += collections.Counter(rules=1, mutants=len(mutants), caught=caught)
-        print(f"{op}, {rule}: {caught} of {len(mutants)}", flush=True)
-    share = counts["caught"] / max(counts["mutants"], 1)
-    print(f"{dict(counts)}: {share:.1%} in {time.monotonic() - begin:.0f} s")
-    for line in unknown:
-        print(f"not in {SURVIVORS.name}: {line}")
-    stale = set(known) - listed if not args.ops and args.per == 5 else set()
-    for line in sorted(stale):
-        print(f"caught, or no mutant any more: take it out of {SURVIVORS.name}: {line}")
-    return 1 if share < LEAST or unknown or stale else 0
+        report.judge(op, rule, chosen(op, rule, changes, args.per), seen)
+    is_good = report.end(whole=not args.ops and args.per == 5)
+    print(f"{time.monotonic() - begin:.0f} s")
+    return 0 if is_good else 1
 
 
 if __name__ == "__main__":
