@@ -49,6 +49,14 @@ std::vector<Value> copy(Builder& b, const Node& node, const std::vector<Value>& 
 bool has_derivative(tenon_dtype_t dtype) {
   return is_float(dtype) || is_complex(dtype);
 }
+bool is_zeros(Value v) {
+  if (v.node().is("broadcast")) v = v.node().operand(0);
+  return v.is_constant() &&
+         std::ranges::all_of(blob_bytes(v.blob()), [](std::byte b) { return b == std::byte{0}; });
+}
+bool has_imaginary(Value v) {
+  return is_complex(v.dtype()) && !(v.node().is("complex") && is_zeros(v.node().operand(1)));
+}
 Value conjugate(Builder& b, Value v) {
   return b.build("conj", {v});
 }
@@ -82,7 +90,7 @@ std::vector<std::string> changes_of_results(const Emission& e) {
   for (uint32_t i = 0; i < e.results.size(); ++i) {
     const Value v = e.results[i];
     if (!v.valid() || !has_derivative(v.dtype())) continue;
-    if (is_complex(v.dtype())) out.push_back(cat("conjugate@result#", i));
+    if (has_imaginary(v)) out.push_back(cat("conjugate@result#", i));
     for (const char* how : {"negate", "scale", "zero"}) out.push_back(cat(how, "@result#", i));
     if (e.is_batch) out.push_back(cat("flip@result#", i));
     for (uint32_t j = 0; j < i; ++j) {

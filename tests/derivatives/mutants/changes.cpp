@@ -13,12 +13,6 @@ bool commutes(const Node& node) {
   if (node.is("compare")) return node.i64("direction") <= TENON_CMP_NE;
   return std::ranges::find(kCommutative, node.op()) != std::end(kCommutative);
 }
-// Zeros, broadcast.
-bool is_zeros(const Node& node) {
-  if (!node.is("broadcast") || !node.operand(0).is_constant()) return false;
-  return std::ranges::all_of(blob_bytes(node.operand(0).blob()),
-                             [](std::byte b) { return b == std::byte{0}; });
-}
 // Whether an op knows that it is its operand, such as a pad that adds nothing.
 bool is_operand(const Node& node, Value operand) {
   if (node.is("pad") && std::ranges::all_of(node.i64s("low"), [](int64_t n) { return n == 0; }))
@@ -49,8 +43,9 @@ void of_results(const Node& node, const Visit& visit) {
   };
   const tenon_dtype_t dtype = node.result(r).dtype();
   if (dtype == TENON_PRED) change("not", [](Builder& b, Value v) { return b.build("not", {v}); });
-  if (!has_derivative(dtype) || is_zeros(node)) return;
-  if (is_complex(dtype)) change("conjugate", [](Builder& b, Value v) { return conjugate(b, v); });
+  if (!has_derivative(dtype) || is_zeros(node.result(r))) return;
+  if (has_imaginary(node.result(r)))
+    change("conjugate", [](Builder& b, Value v) { return conjugate(b, v); });
   change("negate", [](Builder& b, Value v) { return b.build("neg", {v}); });
   change("scale", [](Builder& b, Value v) { return scaled(b, v); });
 }

@@ -53,6 +53,8 @@ std::vector<Attr> attributes(const Node& node);  // borrowed
 std::vector<Value> results_of(const Node& node);
 std::vector<Value> copy(Builder& b, const Node& node, const std::vector<Value>& operands);
 bool has_derivative(tenon_dtype_t dtype);
+bool is_zeros(Value v);
+bool has_imaginary(Value v);  // as far as its node tells
 Value conjugate(Builder& b, Value v);
 // v times numbers that grow along each dim, so that also a comparison comes out differently.
 Value scaled(Builder& b, Value v);
