@@ -137,6 +137,28 @@ CASES = {
     "qr of one": op("qr", MATRIX[0], results=2),
     "eigh of one": op("eigh", DEFINITE[0], results=2),
     "svd of one": op("svd", MATRIX[0], results=3),
+    "conv_bias with a residual": op(
+        "conv_bias", array(1, 2, 4), array(3, 2, 2), array(3), array(1, 3, 3), activation="gelu"
+    ),
+    "dropout": op("dropout", array(3, 4), np.array([7, 9], np.uint32), np.uint64(3), rate=0.25),
+    "matmul_nbits": op(
+        "matmul_nbits", array(2, 4), np.array([[169, 30], [7, 92]], np.uint8), array(2, 2), bits=4, group=2
+    ),
+    "max_unpool": op(
+        "max_unpool", array(2, 2), np.array([[5, 0], [3, 2]]), lists={"shape": (2, 3)}
+    ),
+    "sgd_step": op(
+        "sgd_step", array(3), array(3), array(3), array(), results=2,
+        momentum=0.9, dampening=0.1, weight_decay=0.01, nesterov=1,
+    ),
+    "adam_step": op(
+        "adam_step", array(3), array(3), array(3), array(3) ** 2 + 0.1, array(), np.int64(4),
+        results=3, weight_decay=0.01,
+    ),
+    "adamw_step": op(
+        "adamw_step", array(3), array(3), array(3), array(3) ** 2 + 0.1, array(), np.int64(4),
+        results=3, weight_decay=0.01,
+    ),
 }  # fmt: skip
 # Ops of which also operands that are no floats have samples. They are as large as their results.
 BATCHED = {
