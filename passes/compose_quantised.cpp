@@ -8,8 +8,8 @@ constexpr tenon_str_t kStatistics[] = {str("products"), str("convolutions")};
 // Sums of products of two differences of bytes stay in i32 up to this many terms.
 constexpr int64_t kTermsMax = INT32_MAX / (255 * 255);
 
-// With a dim of 0 more where the number of features is odd, because devices multiply integers in
-// pairs; one feature stays alone.
+// Adds a feature of zeros if the number of features is odd, because devices multiply integers in
+// pairs. A single feature is not padded.
 Value with_even(Builder& b, Value v, int64_t feature) {
   const Dims dims = v.dims();
   const Dim count = dims[static_cast<size_t>(feature)];
@@ -19,10 +19,10 @@ Value with_even(Builder& b, Value v, int64_t feature) {
   return b.build("pad", {v, b.scalar_int(v.dtype(), 0)}, {{"low", low}, {"high", high}});
 }
 
-// A product of two factors: which dims of a factor become which of the result; -1: none.
+// For each dim of the two factors of a product, the dim of the result; -1: none.
 struct Roles {
   std::vector<int64_t> of_a, of_b;
-  int64_t terms = 0;                       // of each sum; 0: unknown or too many
+  int64_t terms = 0;  // of each sum; above kTermsMax: unknown or too many; 0: not supported
   int64_t a_feature = -1, b_feature = -1;  // of a convolution
 };
 
@@ -32,7 +32,8 @@ bool read_dims(std::vector<int64_t>* dims, const std::vector<int64_t>& places) {
          std::is_sorted(dims->begin(), dims->end());
 }
 
-// The product of both scales as wide as `shape`. What is the same everywhere is computed once.
+// The product of both scales, broadcast to `shape`. It is multiplied before the broadcast where one
+// of them is a single number.
 Value factor_of(Builder& b, const Scale& x, const Scale& y, const Dims& shape) {
   Value left = narrow(b, x), right = narrow(b, y);
   if (!x.dims.empty() && !y.dims.empty()) {
@@ -64,7 +65,7 @@ std::vector<Attr> attrs_of(const Node& node, tenon_dtype_t result) {
   return out;
 }
 
-// The sums of what each result of a product multiplies, as wide as the result.
+// The sums of one factor over the contracted dims, broadcast to the shape of the result.
 Value sums_of_dot(Builder& b, const Node& node, const Roles& roles, Value factor, bool is_a) {
   const std::string_view contract = is_a ? "a_contract" : "b_contract";
   const Value sums =
@@ -74,7 +75,7 @@ Value sums_of_dot(Builder& b, const Node& node, const Roles& roles, Value factor
   return b.broadcast(b.convert(sums, TENON_F32), node.result().dims(), places);
 }
 
-// The same of a convolution: features are added, then windows.
+// The same for a convolution: sums over the features, then over the windows.
 Value sums_of_windows(Builder& b, const Node& node, const Roles& roles, Value x) {
   const std::vector<int64_t> features = {roles.a_feature};
   const Value sums = b.build("reduce_sum", {b.convert(x, TENON_I32)}, {{"dims", features}});
@@ -89,8 +90,8 @@ Value sums_of_windows(Builder& b, const Node& node, const Roles& roles, Value x)
   return b.broadcast(added, node.result().dims(), count_up(one.size()));
 }
 
-// A zero point that q's type may not hold is subtracted from the sums: sum x (q - zero) = sum x q -
-// zero sum x. `sums` are those of x.
+// Subtracts from the sums a zero point that q's type may not hold:
+// sum x (q - zero) = sum x q - zero sum x. `sums`: the sums of x.
 Value without_offset(Builder& b, Value real, Value sums, const Scale& offset) {
   const Value inner = narrow(b, offset);
   const Dims shape = real.dims();
@@ -99,9 +100,10 @@ Value without_offset(Builder& b, Value real, Value sums, const Scale& offset) {
   return b.build("sub", {real, b.build("mul", {zero, sums})});
 }
 
-// The dims of scales become those of the result. False where the sums could leave i32, a scale
-// differs along a dim that is summed over, or both zero points are unknown; and where both factors
-// are computed, since devices multiply bytes fast where one of them lies there, as weights do.
+// Maps the dims of scales to those of the result. False where the product has to stay in f32: the
+// sums could overflow i32, a scale differs along a dim that is summed over, or both zero points are
+// unknown. Also where both factors are computed: devices multiply bytes fast only if one factor,
+// such as weights, is known early and laid out once.
 bool fit(const Node& node, const Roles& roles, Factor* x, Factor* y) {
   if (roles.terms < 1 || roles.terms > kTermsMax || (x->q.node() && y->q.node())) return false;
   if (x->offset.inner.valid() && (y->offset.inner.valid() || node.is("conv"))) return false;
@@ -183,7 +185,7 @@ struct Candidate {
   Node node;
   bool was_claimed = false;
   Node sum;    // the product of integers, once it is built
-  Value made;  // what takes the place of the result
+  Value made;  // the replacement of the result
 };
 
 void candidates(Region region, const PassContext& context, std::vector<Candidate>* out) {
@@ -211,7 +213,7 @@ Status make(Candidate* c) {
   return b.status();
 }
 
-// What made the factor of a product, where nothing else uses it.
+// Erases the nodes that computed the factor of a product, unless something else uses them.
 Status erase_unused(Value factor) {
   const Node node = factor.node();
   if (!node || factor.use_count() > 0 || node.result_count() > 1 || !is_removable(op_of(node)))
@@ -222,9 +224,9 @@ Status erase_unused(Value factor) {
   return {};
 }
 
-// Devices look at the graph twice, not once for each product: before all of them are built, and
-// after that. A product that a device takes in floats alone stays in floats; what was built in its
-// place is for dce.
+// Asks the devices which nodes they take twice, before all products of integers are built and after
+// that, because asking for each product would be slow. If a device takes a product only in floats,
+// it stays in floats, and dce removes the product of integers.
 Status run(tenon_graph_t* graph, const PassContext& context) {
   std::vector<Candidate> found;
   candidates(main_region(graph), context, &found);
@@ -283,10 +285,10 @@ constexpr auto kPass =
     pass("compose-quantised", "Multiplies quantised numbers as integers.")
         .describe(
             "A product or a convolution of two values (q - zero) scale, where q has 8 bits, "
-            "becomes "
-            "a product of integers, which is exact, and one multiplication by both scales. Scales "
-            "may differ along dims that the sum leaves. Nothing changes where a sum could leave "
-            "i32 or a zero point could be no number of q's type.")
+            "becomes a product of integers, which is exact, and one multiplication by both scales. "
+            "Scales may differ along dims that are not summed over. Nothing changes where a scale "
+            "differs along a dim that is summed over, where a sum could overflow i32, or where "
+            "both values are computed.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .run<run>();

@@ -50,7 +50,7 @@ bool are_between(Value constant, double low, double high) {
   return true;
 }
 
-// min and max by numbers within the limits, in either order.
+// Whether v is a min and a max with numbers within the limits, in either order.
 bool is_bounded(Value v, double low, double high) {
   bool below = false, above = false;
   for (int i = 0; i < 2; ++i) {
@@ -79,7 +79,7 @@ bool are_whole(Value v, double low, double high) {
   return are_whole(from, low, high);
 }
 
-// Bytes below conversions to types that hold them.
+// The bytes that v converts, through types that hold all of them; invalid if there are none.
 Value bytes_below(Value v) {
   for (Node n = v.node(); n.is("convert") && dtype_bits(v.dtype()) >= 16; n = v.node()) {
     v = n.operand(0);
@@ -90,7 +90,7 @@ Value bytes_below(Value v) {
 
 std::optional<Factor> read_numbers(Value real) {
   Factor out;
-  // Either f32 or a wider integer type is where the zero point is subtracted.
+  // The zero point is subtracted in f32, or in a wider integer type before the conversion to f32.
   const Node inner = real.node().is("convert") ? real.node().operand(0).node() : Node();
   const Node sub = real.node().is("sub") ? real.node() : inner.is("sub") ? inner : Node();
   out.q = bytes_below(sub ? sub.operand(0) : real);
@@ -110,7 +110,8 @@ std::optional<Factor> read_numbers(Value real) {
   return out;
 }
 
-// What a transpose or a reshape moves. A reshape keeps numbers that differ along no dim.
+// The factor that a transpose or a reshape moves. A reshape needs scales and zero points that are
+// equal for all elements, since it can split and merge the dims along which others differ.
 std::optional<Factor> read_moved(const Node& move) {
   auto out = read_factor(move.operand(0));
   if (!out) return {};
@@ -143,8 +144,8 @@ std::optional<Factor> read_factor(Value v) {
 
 // ---- Building ----
 
-// The same whole numbers, which `byte` holds, in i16. Devices look for a byte that was converted,
-// and broadcast last.
+// The same whole numbers in i16; all of them fit in `byte`. Devices recognise a conversion from a
+// byte that is broadcast last, so broadcasts and reshapes stay outside of the conversion.
 static Value as_i16(Builder& b, Value v, tenon_dtype_t byte) {
   const Node n = v.node();
   if (const auto number = splat_of(v)) return b.full(TENON_I16, v.dims(), *number);

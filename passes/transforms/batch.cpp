@@ -51,8 +51,7 @@ Status size_of(tenon_graph_t* graph, std::string_view text, Dim* out) {
   return symbol(graph, text, out);
 }
 
-// The arguments of the new body, with the new dim where they are among the inputs that have
-// samples.
+// Adds the arguments of the new body. Those of the inputs in `of` have the new dim.
 Status add_arguments(Body& body, const Ports& ports, const std::vector<Value>& of, Dim size,
                      std::vector<Sampled>* out) {
   for (const Value v : ports.main().arguments()) {
@@ -76,7 +75,7 @@ Status all_at_once(Body& body, const Ports& ports, const std::vector<Sampled>& a
   return {};
 }
 
-// Whether the run decides a size of an output.
+// Whether a size of an output is known only at run time.
 bool has_open_size(const Ports& ports) {
   for (const Value v : ports.main().yields()) {
     for (const tenon_symbol_t symbol : v.type().symbols()) {
@@ -161,9 +160,9 @@ constexpr auto kPass =
         .describe(
             "The inputs in `of` get a new dim 0 with one entry for each of `size` samples, and all "
             "outputs have it. Other inputs are shared by the samples. A loop whose samples end at "
-            "different iterations runs until the last one; a branch that differs between samples "
-            "and is not cheap, and an op that knows one sample only, become a loop over them; so "
-            "does the whole graph where a size inside differs between samples. "
+            "different iterations runs until the last one has ended. An expensive branch that "
+            "differs between samples, and an op without a rule for samples, become a loop over the "
+            "samples; so does the whole graph where a size inside differs between samples. "
             "`batch{of=x, size=8}` makes eight samples of x.")
         .example(kBefore, kAfter)
         .options(kOptions)

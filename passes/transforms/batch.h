@@ -1,4 +1,4 @@
-// A graph that works on several samples at once.
+// Makes a graph of one sample work on several at once.
 #pragma once
 #include <tenon/cpp/rules.hpp>
 
@@ -24,9 +24,9 @@ class Batching {
   void set_symbols(const Node& old, const Node& made);
   Dim now(Dim d) const;
   Dims now(Dims dims) const;
-  // What stands for a value of the old body; constants stand for themselves.
+  // The value that replaces one of the old body; constants replace themselves.
   Sampled at(Value old) const;
-  // The same with the dim, for which it may have to be repeated.
+  // The same with the dim of samples: a value that all share is broadcast.
   Value batched(Builder& b, Value old) const { return batched(b, at(old)); }
   Value batched(Builder& b, const Sampled& now) const;
 
@@ -43,14 +43,14 @@ class Batching {
   Status copy(Builder& b, const Node& node);
   Status element_wise(Builder& b, const Node& node);
   Status by_roles(Builder& b, const Node& node, const tenon_op_def_t& op);
-  // By the op's rule `batch`, which may not know how for these operands.
+  // By the op's rule `batch`. is_done: false where the rule does not support these operands.
   Status by_rule(Builder& b, const Node& node, const tenon_op_def_t& op, bool* is_done);
   Status by_decomposition(Builder& b, const Node& node, const tenon_op_def_t& op);
   // One sample after another.
   Status by_loop(Builder& b, const Node& node);
   bool fits_roles(const Node& node, const tenon_op_def_t& op) const;
   bool depends(const Node& node) const;
-  // ---- Symbols that nodes of the old body defined, as the new body's nodes define them ----
+  // ---- Symbols of nodes of the old body, in terms of those that the new body's nodes define ----
   bool mentions_old_symbols(const Node& node) const;
   std::vector<Attr> attributes(const Node& node) const;
 

@@ -179,7 +179,7 @@ Status Batching::copy(Builder& b, const Node& node) {
   return b.status();
 }
 
-// Operands of rank 0 next to others of higher rank, such as the predicate of select, may stay.
+// An operand of rank 0 next to others of higher rank, such as the predicate of select, may keep it.
 Status Batching::element_wise(Builder& b, const Node& node) {
   const uint32_t rank = node.result().rank();
   std::vector<Value> operands;
@@ -234,7 +234,7 @@ Status Batching::by_rule(Builder& b, const Node& node, const tenon_op_def_t& op,
   return {};
 }
 
-// The steps are built where the node was, and then copied as it would have been.
+// The smaller ops are built before the old node, and then copied like other nodes of the old body.
 Status Batching::by_decomposition(Builder& b, const Node& node, const tenon_op_def_t& op) {
   const tenon_node_t first = next_node(node.graph());
   const Builder here = Builder::before(node);
@@ -245,7 +245,7 @@ Status Batching::by_decomposition(Builder& b, const Node& node, const tenon_op_d
   return {};
 }
 
-// A scan over the samples, whose body is the node: for ops that know one sample only.
+// A scan over the samples whose body is the node: for ops without a rule for samples.
 Status Batching::by_loop(Builder& b, const Node& node) {
   if (!is_removable(op_of(node)) || node.view().symbol_count != 0) {
     return refuse(node, "T0411",

@@ -9,7 +9,7 @@ bool is_batched(const std::vector<Sampled>& values, size_t i) {
   return values[i].is_batched;
 }
 
-// Where the values of a list that have derivatives are.
+// The positions in a list of the values that can have derivatives.
 std::vector<uint32_t> differentiable(const std::vector<Value>& values) {
   std::vector<uint32_t> out;
   for (uint32_t i = 0; i < values.size(); ++i) {
@@ -43,8 +43,9 @@ Status Batching::call(Builder& b, const Node& node) {
     made.push_back(Region(node.graph(), inside.raw().region));
     return yield(made.back(), values);
   };
-  // With rules of its own, all results get samples if one operand has them, so that the regions
-  // agree; cotangents and tangents have the samples of their values.
+  // If the call has rules of its own, all its results have samples as soon as one operand has them,
+  // so that its regions agree in their types. Cotangents and tangents have samples where their
+  // values have them.
   const auto of_result = [&](Builder& at, uint32_t i) {
     const bool is_result = i < results.size();
     if (is_custom && is_result && any) yields[i] = {batched(at, yields[i]), true};
@@ -59,7 +60,7 @@ Status Batching::call(Builder& b, const Node& node) {
     std::vector<bool> given;
     for (size_t i = results.size(); i < yields.size(); ++i) given.push_back(is_batched(yields, i));
     given.insert(given.end(), differentiable(results).size(), any);
-    // The cotangent of what all samples share is the sum of theirs.
+    // The cotangent of a value that all samples share is the sum of their cotangents.
     TENON_TRY(region(olds[2], given, [&](Builder& at, uint32_t i) {
       if (!any) return yields[i].value;
       const Value all = batched(at, yields[i]);

@@ -8,15 +8,15 @@
 namespace tenon::passes {
 namespace {
 
-// The first two dims change places: between samples and slices.
+// Swaps the first two dims: a scan cuts along dim 0, and samples are dim 0 everywhere else.
 Value swapped(Builder& b, Value v) {
   std::vector<int64_t> perm = {1, 0};
   for (uint32_t i = 2; i < v.rank(); ++i) perm.push_back(i);
   return b.build("transpose", {v}, {{"perm", perm}});
 }
 
-// Whether all branches may be computed and one of them chosen afterwards: there is nothing in them
-// that costs much, ends a run or does not end itself.
+// Whether a branch may be computed for all samples, also for those that do not choose it: nothing
+// in it is expensive, can fail or can run forever.
 bool is_cheap(Region region) {
   for (const Node& node : region.nodes()) {
     const tenon_op_def_t* op = op_of(node);
@@ -29,7 +29,7 @@ bool is_cheap(Region region) {
 
 }  // namespace
 
-// Which values inside of a region are batched, when its arguments are by these flags.
+// The values in a region that are batched if its arguments are batched according to these flags.
 ValueSet Batching::inside_batched(Region body, const std::vector<bool>& flags) const {
   ValueSet out;
   const std::vector<Value> arguments = body.arguments();
@@ -51,7 +51,7 @@ bool Batching::yields_batched(Region body, const std::vector<bool>& flags, uint3
   return inside_batched(body, flags).contains(v.id()) || at(v).is_batched;
 }
 
-// The flags of a loop's arguments. A carried value is batched if it is after some iteration.
+// Which arguments of a loop's body are batched. A carried value is if it is after some iteration.
 std::vector<bool> Batching::carried_flags(const Node& node, Region body, uint32_t carried) const {
   std::vector<bool> flags;
   for (const Value v : node.operands()) flags.push_back(at(v).is_batched);
@@ -127,8 +127,8 @@ Status Batching::scan(Builder& b, const Node& node) {
   return b.status();
 }
 
-// With a condition that differs between samples the loop runs while one of them goes on; those that
-// have ended keep their values.
+// If the condition differs between samples, the loop runs until it is false for all of them;
+// samples that have ended keep their values.
 Status Batching::repeat(Builder& b, const Node& node) {
   const uint32_t carried = node.operand_count();
   const tenon_node_view_t view = node.view();
@@ -226,7 +226,7 @@ Status Batching::branch(Builder& b, const Node& node) {
   return b.status();
 }
 
-// Both branches, and for each sample the one that its predicate chooses.
+// Computes both branches for all samples, and selects by each sample's predicate.
 Status Batching::chosen(Builder& b, const Node& node) {
   const Value predicate = at(node.operand(0)).value;
   std::vector<std::vector<Value>> results;
@@ -249,7 +249,7 @@ Status Batching::chosen(Builder& b, const Node& node) {
   return b.status();
 }
 
-// A scan over the samples, each of which takes its own branch.
+// A scan over the samples, in whose body each sample takes its own branch.
 Status Batching::sample_by_sample(Builder& b, const Node& node) {
   if (node.view().symbol_count != 0)
     return refuse_sizes(node, "the sizes of its results differ between branches");

@@ -7,7 +7,7 @@
 namespace tenon::passes {
 namespace {
 
-// A branch with tangents of its yields, as far as they are not zero.
+// A branch, with the tangents of its yields; invalid for zero.
 struct Branch {
   Body body;
   std::vector<Value> yields, tangents;

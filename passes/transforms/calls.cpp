@@ -14,7 +14,7 @@ bool has_own_rules(const Node& node) {
   return node.text("rules") != "none";
 }
 
-// The regions of a call of kind "custom_deriv", by what they are; see the op.
+// The regions of a call of kind "custom_deriv"; the op `call` documents their order.
 struct Custom {
   Region forward, pull, jvp;
   bool has_pull, has_jvp;
@@ -30,12 +30,13 @@ struct Custom {
 };
 
 Status refuse_rule(const Node& node) {
-  return refuse(node, "T0410",
-                "its own rule uses the function itself, and no rule is given for a derivative of "
-                "this order");
+  return refuse(
+      node, "T0410",
+      "its own rule uses the function itself, so that there is no rule for a derivative of "
+      "this order: write the rule without the function");
 }
 
-// Its rules say nothing about values that it takes from outside.
+// The rules have no derivatives for values that the call uses from outside.
 Status require_closed(const Node& node, bool has_varied_capture) {
   if (!has_varied_capture) return {};
   return refuse(node, "T0410",
@@ -47,8 +48,10 @@ Status push_own(Builder& b, const Node& node, ValueMap* tangents) {
   const Custom custom(node);
   if (!custom.has_jvp && !custom.has_pull) return refuse_rule(node);
   if (!custom.has_jvp) {
-    return refuse(node, "T0410",
-                  "its own rule is for cotangents, and forward mode needs one for tangents");
+    return refuse(
+        node, "T0410",
+        "its own rule is for cotangents, and forward mode needs one for tangents: add one, "
+        "or use reverse mode");
   }
   bool captured = false;
   for (const Value v : captures_of(node)) captured = captured || tangent_of(*tangents, v).valid();
@@ -67,8 +70,8 @@ Status push_own(Builder& b, const Node& node, ValueMap* tangents) {
   return {};
 }
 
-// The forward region takes the place of the call: its first yields are the results, the others what
-// the walk back needs.
+// The forward region replaces the call: its first yields are the results, the others are the values
+// that the walk back needs.
 Status pull_by_own(Builder& b, const Node& node, const Custom& custom,
                    std::span<const Value> cotangents, const Targets& targets, Cotangents* sums) {
   Builder here = Builder::before(node);
@@ -117,8 +120,8 @@ Status pull_by_own_jvp(Builder& b, const Node& node, const Custom& custom,
 
 // ---- Computed again ----
 
-// The values after one barrier, together with the cotangents: the work on them begins when the
-// walk back has come here. `seen`: what stands for each of them.
+// Puts the values and the cotangents through one barrier, so that nothing is computed again before
+// the walk back has come here. `seen`: the results of the barrier, by the values.
 Status after_barrier(Builder& b, const std::vector<Value>& values, std::vector<Value>* cotangents,
                      ValueMap* seen) {
   std::vector<Value> operands;
@@ -149,7 +152,8 @@ Status push_call(Builder& b, const Node& node, ValueMap* tangents) {
   std::vector<Value> made;
   TENON_TRY(clone_region(b, regions_of(node)[0], node.operands(), &made));
   const std::vector<Node> nodes = nodes_since(node.graph(), b.raw().region, first);
-  // In place of the call, so that its users follow where a loop inside is replaced.
+  // Users of the call get these results before the walk, so that they follow where it replaces a
+  // loop inside.
   for (uint32_t r = 0; r < made.size(); ++r) TENON_TRY(replace(node.result(r), made[r]));
   TENON_TRY(erase(node));
   return push_nodes(b, nodes, made, tangents);

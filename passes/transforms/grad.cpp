@@ -1,4 +1,4 @@
-// grad: vjp for one number, whose cotangent is 1.
+// grad: vjp of one number, with 1 as its cotangent.
 #include "vjp.h"
 
 namespace tenon::passes {
@@ -60,12 +60,12 @@ graph @g(%x: f32[2]) -> (y: f32[], d_x: f32[2]) {
 )";
 
 constexpr auto kPass =
-    pass("grad", "Adds the gradient of a number by some inputs: reverse mode.")
+    pass("grad", "Adds the gradient of a number with respect to some inputs: reverse mode.")
         .describe(
             "For each input x in `wrt` the graph gets an output d_x, the derivative of the output "
-            "`of`, which is one real number. By complex x it is dof/dre + i dof/dim. The nodes of "
-            "the graph stay as they are. It runs before "
-            "legalize, so that composites differentiate by rules of their own.")
+            "`of`, which is one real number. For complex x it is dof/dre + i dof/dim. The nodes of "
+            "the graph stay as they are. It runs before legalize, so that composites differentiate "
+            "by rules of their own.")
         .example(kBefore, kAfter)
         .options(kOptions)
         .run<run>();

@@ -59,8 +59,8 @@ constexpr auto kPass =
     pass("jvp", "Adds the product of the graph's Jacobian with a vector: forward mode.")
         .describe(
             "For each input x in `wrt` the graph gets an input x_t, a tangent, and for each output "
-            "y of floats an output y_t: the derivative of y along the tangents. It runs before "
-            "legalize, so that composites differentiate by rules of their own.")
+            "y of floats or complex numbers an output y_t: the derivative of y along the tangents. "
+            "It runs before legalize, so that composites differentiate by rules of their own.")
         .example(kBefore, kAfter)
         .options(kOptions)
         .run<run>();

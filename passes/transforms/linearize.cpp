@@ -6,16 +6,16 @@ namespace {
 
 constexpr tenon_pass_option_def_t kOptions[] = {
     {str("wrt"),
-     str("names of inputs, separated by spaces; empty: all floats"),
+     str("names of inputs, separated by spaces; empty: all floats and complex numbers"),
      TENON_ATTR_STRING,
      0,
      {}},
     {str("of"),
-     str("names of outputs, separated by spaces; empty: all floats"),
+     str("names of outputs, separated by spaces; empty: all floats and complex numbers"),
      TENON_ATTR_STRING,
      0,
      {}},
-    {str("part"), str("map: the linear map of tangents; point: the graph, and what the map needs"),
+    {str("part"), str("map: the linear map of tangents; point: the graph, and values for the map"),
      TENON_ATTR_STRING, 0, str("map")}};
 
 Status run(tenon_graph_t* graph, const PassContext& context) {
@@ -46,7 +46,7 @@ constexpr auto kPass =
     pass("linearize", "Makes the graph the linear map that is its derivative at a point.")
         .describe(
             "Forward mode in two halves. With `part=point` the graph keeps its inputs and outputs, "
-            "and gets the outputs saved0, saved1, ...: what the derivative needs of the point. "
+            "and gets the outputs saved0, saved1, ...: the values that the derivative needs. "
             "With `part=map` it becomes the linear map: its inputs are these values and a tangent "
             "x_t for each x in `wrt`, its outputs the tangent y_t for each y in `of`. Both halves "
             "of one graph fit together. So the point is computed once for any number of tangents; "

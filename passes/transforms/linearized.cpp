@@ -54,7 +54,7 @@ Status Linearized::choose(const PassContext& context) {
   return {};
 }
 
-// A copy of the graph as it is. Of loops it has only the values.
+// Copies the graph before forward mode, so that the loops of the copy do not carry tangents.
 Status Linearized::keep_point() {
   Body body(old_);
   for (const Value v : ports_.main().arguments()) {
@@ -102,7 +102,8 @@ Status Linearized::push(bool keeps_point) {
   return {};
 }
 
-// What depends on tangents. The map also has what mentions sizes that are known in it alone.
+// Finds the nodes that depend on tangents. The map also gets the nodes that mention sizes which
+// only its own nodes define.
 void Linearized::find_linear() {
   ValueSet point, dependent;
   for (const Value v : values_) point.insert(v.id());
@@ -129,7 +130,7 @@ void Linearized::save(Value v) {
   if (known_.insert(v.id()).second) saved_.push_back(v);
 }
 
-// A value that the map uses and may not make.
+// Saves a value that the map uses, unless the map computes it itself.
 void Linearized::use(Value v) {
   if (!v.valid() || v.is_constant() || known_.contains(v.id())) return;
   const Node maker = v.node();
@@ -147,7 +148,7 @@ void Linearized::find_saved() {
   save_symbols();
 }
 
-// Values that determine the sizes in the map that nothing else among its inputs does.
+// Saves values for the sizes in the map that none of its other inputs determines.
 void Linearized::save_symbols() {
   std::unordered_set<tenon_dim_t> known;
   const auto know = [&](Value v) {
@@ -171,7 +172,7 @@ void Linearized::save_symbols() {
         return std::find(dims.begin(), dims.end(), Dim(graph(), view.dim)) != dims.end();
       };
       const auto found = std::find_if(all.begin(), all.end(), has);
-      if (found == all.end()) continue;  // of a region inside
+      if (found == all.end()) continue;  // a region inside the map defines it
       save(*found);
       know(*found);
     }
@@ -186,7 +187,7 @@ Status Linearized::finish(Body& body, const std::vector<Value>& yields,
   return graph_api().main_set(graph_api().self, graph(), body.region().id(), texts.data());
 }
 
-// The graph as it was, and what forward mode made that does not depend on tangents.
+// The graph before forward mode, with the nodes of forward mode that do not depend on tangents.
 Status Linearized::set_point(const PassContext& context) {
   Body body(old_, point_);
   Batching copies(old_.dim(1), context);
@@ -215,8 +216,8 @@ Status Linearized::set_point(const PassContext& context) {
   return {};
 }
 
-// A saved value as an input of the map. Sizes that nodes of the point define are symbols of its
-// own.
+// Adds a saved value as an input of the map. The map defines new symbols for the sizes that nodes
+// of the point define, since it does not have these nodes.
 Status Linearized::saved_argument(Body& body, size_t place, Batching* copies) const {
   const Value v = saved_[place];
   for (const tenon_symbol_t s : v.type().symbols()) {

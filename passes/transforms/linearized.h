@@ -1,4 +1,4 @@
-// Forward mode in two halves: what a point determines, and what is linear in tangents.
+// Forward mode in two halves: the values at a point, and a linear map of tangents.
 #pragma once
 #include "batch.h"
 #include "loops.h"
@@ -6,7 +6,7 @@
 
 namespace tenon::passes {
 
-// Forward mode in the main region, and what of it belongs to the linear map.
+// Builds forward mode in the main region, then splits it into the point and the linear map.
 class Linearized {
  public:
   explicit Linearized(tenon_graph_t* graph) : ports_(graph), old_(graph, ports_.main().id()) {}
@@ -15,7 +15,7 @@ class Linearized {
   Status choose(const PassContext& context);
   // Forward mode. With `keeps_point` a copy of the graph as it was is made first.
   Status push(bool keeps_point);
-  // Makes the graph the point, which has to be kept, or the map.
+  // Turns the graph into one half. The point needs `keeps_point`.
   Status set_point(const PassContext& context);
   Status set_map(const PassContext& context);
 
@@ -38,19 +38,20 @@ class Linearized {
   std::vector<Value> out_;  // tangents of the outputs
 
   // ---- Values of the graph as it was ----
-  // The outputs, then all results. A loop is replaced by one that also carries tangents; the main
-  // region yields all of these meanwhile, so that what stands for them is known.
+  // The outputs, then the results of all nodes. Forward mode replaces a loop by one that also
+  // carries tangents. Meanwhile the main region yields all these values, so that its yields are
+  // their replacements afterwards.
   std::vector<Value> values_, copies_;  // in the point's body
   std::vector<Value> arguments_;        // of the point's body
   Region point_;
 
   // ---- The map ----
-  tenon_node_t first_ = 0;  // of forward mode
+  tenon_node_t first_ = 0;  // the first node of forward mode
   std::vector<Node> nodes_;
   std::unordered_set<tenon_node_t> linear_, inside_;
-  std::unordered_set<tenon_symbol_t> symbols_;  // that nodes inside define
+  std::unordered_set<tenon_symbol_t> symbols_;  // defined by nodes inside
   std::vector<Value> saved_;
-  ValueSet known_;  // its inputs: these and tangents
+  ValueSet known_;  // the inputs of the map: saved values and tangents
 };
 
 }  // namespace tenon::passes

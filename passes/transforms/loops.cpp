@@ -64,7 +64,7 @@ Value or_zeros(Builder& b, Value v, Value like) {
 
 // ---- Forwards ----
 
-// The condition of a while takes the tangents, too, and looks only at the values.
+// The condition of a while takes all carried values, so also the tangents, which it does not use.
 Status wider_condition(Builder& at, const Loop& loop, const std::vector<uint32_t>& with_tangent,
                        std::vector<Region>* regions) {
   Body condition(at);
@@ -118,7 +118,7 @@ Status push_body(Builder& at, const Loop& loop, const std::vector<uint32_t>& wit
 
 // ---- Backwards ----
 
-// The loop with the carried values of each iteration's beginning as further results.
+// The loop, which also yields the carried values that each iteration began with.
 Status with_starts(const Loop& loop, Node* out) {
   Builder at = Builder::before(loop.node);
   std::vector<Region> regions;
@@ -134,7 +134,7 @@ Status with_starts(const Loop& loop, Node* out) {
   return at.status();
 }
 
-// What the scan from the last iteration to the first works on.
+// Inputs of the scan from the last iteration to the first.
 struct Backward {
   std::vector<uint32_t> carries;  // carried values with a cotangent
   std::vector<Value> captures;    // of the body, with a cotangent

@@ -4,21 +4,22 @@
 
 namespace tenon::passes {
 
-// Forwards, the body carries tangents along. Backwards, the loop also gives the values that each
-// iteration began with, and a scan from the last iteration to the first runs the body again on them
-// and walks it backwards: also for a `while`, whose number of iterations is only known then.
+// Forwards, the body also carries the tangents. Backwards, the loop also yields the values that
+// each iteration began with; a scan from the last iteration to the first runs the body again on
+// them and walks it backwards. A `while` works in the same way, because the number of its
+// iterations is known once it has run.
 Status push_loop(Builder& b, const Node& node, ValueMap* tangents);
 Status pull_loop(Builder& b, const Node& node, const ValueSet& varied,
                  std::span<const Value> cotangents, Cotangents* sums);
 
-// The branches of the walk back contain those of the node, so nothing is saved but its operands.
+// The branches of the walk back compute those of the node again, so only its operands are saved.
 Status push_branches(Builder& b, const Node& node, ValueMap* tangents);
 Status pull_branches(Builder& b, const Node& node, const ValueSet& varied,
                      std::span<const Value> cotangents, Cotangents* sums);
 
-// A call is inlined. The walk back computes the inside of one of kind "remat" again, after a
-// barrier, so that nothing merges it with what the walk forward computed. One of kind
-// "custom_deriv" has the rules that its regions say.
+// A call is inlined. If its kind is "remat", the walk back computes the inside again, after a
+// barrier, because cse would otherwise merge it with what the walk forward computed. If its kind is
+// "custom_deriv", its regions are its rules.
 Status push_call(Builder& b, const Node& node, ValueMap* tangents);
 Status pull_call(Builder& b, const Node& node, const ValueSet& varied,
                  std::span<const Value> cotangents, Cotangents* sums);
@@ -46,8 +47,8 @@ class Body {
 
 std::vector<Region> regions_of(const Node& node);
 
-// What the walk back through a switch or call gives cotangents to: operands, and values from
-// outside that its regions use.
+// The values that get cotangents from the walk back through a switch or call: operands, and values
+// from outside that its regions use.
 struct Targets {
   std::vector<uint32_t> operands;
   std::vector<Value> captures;
@@ -57,7 +58,8 @@ Targets targets_of(const Node& node, const ValueSet& varied, uint32_t first_oper
 // T0410 for a region whose arguments change their sizes.
 Status require_fixed_sizes(const Node& node, Region region);
 Value tangent_of(const ValueMap& tangents, Value v);
-// `from` is replaced by `to`; order: the places of its results among those of `to`.
+// Replaces `from` by `to`. order: for each result of `from`, the place of its replacement among the
+// results of `to`; empty: the same places.
 Status replace_node(const Node& from, const Node& to, const std::vector<uint32_t>& order = {});
 
 }  // namespace tenon::passes

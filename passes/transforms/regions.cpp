@@ -19,7 +19,7 @@ std::vector<Value> captures_of(const Node& node) {
 
 namespace {
 
-// The nodes that give floats on which `results` depend. Others need no tangents.
+// Marks the nodes on whose differentiable results `results` depend. Others need no tangents.
 std::vector<bool> leading_to(const std::vector<Value>& results, const std::vector<Node>& nodes) {
   std::vector<bool> out(nodes.size());
   ValueSet used;

@@ -20,7 +20,7 @@ std::vector<Value> values_of(tenon_graph_t* graph, const std::vector<tenon_value
   return out;
 }
 
-// What is known of one node: its declaration and rules.
+// The declaration and the rules of a node's op.
 struct Declared {
   const tenon_op_def_t& op;
   const tenon_op_rules_t* rules;
@@ -30,7 +30,7 @@ struct Declared {
   bool is_scalar() const {
     return op.scalar_words != 0 && (!is_complex || has_trait(&op, TENON_TRAIT_HOLOMORPHIC));
   }
-  // Null if there is none. That of a scalar program says nothing about complex numbers.
+  // Null if there is none. A decomposition from a scalar program does not hold for complex numbers.
   decltype(tenon_op_def_t::decompose) decomposition() const {
     if (is_complex && (op.decompose_complex != nullptr || op.scalar_words != 0))
       return op.decompose_complex;

@@ -9,18 +9,19 @@
 
 namespace tenon::passes {
 
-// Values by the number of another value.
+// Values by the id of another value.
 using ValueMap = std::unordered_map<tenon_value_t, Value>;
 using ValueSet = std::unordered_set<tenon_value_t>;
 
-// Whether derivatives pass through a value: it is a tensor of floats.
+// Whether derivatives pass through a value: it is a tensor of floats or complex numbers.
 bool is_differentiable(Value v);
 // Zeros of the type of a value.
 Value zeros_like(Builder& b, Value v);
-// T0410 or T0411 with the node's place.
+// An error with the node's place. what: its code, T0410 (no derivative) or T0411 (not on several
+// samples).
 Status refuse(const Node& node, std::string_view what, std::string_view why);
-// Whether operand i is in a mask of tenon_op_rules_t. The bit of a variadic operand is for all that
-// it takes.
+// Whether operand i is in a mask of tenon_op_rules_t. The bit of a variadic operand is that of all
+// its values.
 bool in_mask(const tenon_op_def_t& op, uint32_t mask, uint32_t operand);
 
 // The tangents of a node's results. `tangents`: one per operand, invalid for zero.
@@ -30,10 +31,12 @@ Status push_node(Builder& b, const Node& node, std::span<const Value> tangents,
 Status pull_node(Builder& b, const Node& node, const std::vector<uint8_t>& wanted,
                  std::span<const Value> cotangents, std::vector<Value>* out);
 
-// Makes values from others, and is linear in them.
+// Builds values from given ones, and is linear in them.
 using LinearRule = std::function<Status(std::span<const Value> given, std::vector<Value>* out)>;
-// A linear rule from values of the types of `like` (invalid: zero), transposed: from cotangents of
-// what it makes. The rule is built on stand-ins; what depends on these is transposed and erased.
+// Transposes a linear rule: from cotangents of the values that it makes, to cotangents of the
+// values that it is given. `like`: values of the types of the latter; invalid for one that is zero.
+// The rule is built on zeros as stand-ins; the nodes that depend on these are transposed and
+// erased.
 Status transposed(Builder& b, const Node& node, const std::vector<Value>& like,
                   std::span<const Value> cotangents, const LinearRule& rule,
                   std::vector<Value>* out);
@@ -61,13 +64,15 @@ class Cotangents {
   std::unordered_map<tenon_value_t, std::vector<Value>> parts_;
 };
 
-// The nodes of a region that were made since: those with a number of at least `first`.
+// The nodes of a region with an id of at least `first`: those that were made since next_node gave
+// it.
 std::vector<Node> nodes_since(tenon_graph_t* graph, tenon_region_t region, tenon_node_t first);
 tenon_node_t next_node(tenon_graph_t* graph);
 // Erases nodes whose results are unused, last to first.
 void erase_unused(const std::vector<Node>& nodes);
-// Erases what was made since and nothing uses, such as steps of derivatives that turned out to be
-// 1. It would keep the stand-ins of a transposed rule.
+// Erases unused nodes with an id of at least `first`, except the makers of `kept`. Unused nodes
+// occur where a derivative turned out to be 1; they would still use the stand-ins of a transposed
+// rule.
 void erase_unused_since(const Builder& b, tenon_node_t first, const std::vector<Value>& kept);
 
 }  // namespace tenon::passes

@@ -39,7 +39,7 @@ class ForwardChain {
     if (s.opcode >= TENON_S_ADD) return binary(s, at, x, y);
     return unary(s, at, x);
   }
-  // Others divide the plane, as comparisons do, or read a part of a number, as abs does.
+  // Other instructions have no complex derivative: a comparison jumps, and abs is not holomorphic.
   static bool is_holomorphic(uint32_t opcode) {
     constexpr uint32_t kAll[] = {TENON_S_NEG,   TENON_S_SQRT, TENON_S_RSQRT, TENON_S_EXP,
                                  TENON_S_EXPM1, TENON_S_LOG,  TENON_S_LOG1P, TENON_S_SIN,
@@ -187,9 +187,10 @@ class ForwardChain {
     }
     return sum(dx, right, at);
   }
-  // By the base y * x^(y - 1), by the exponent x^y * log(x). Where x is 0, both are 0 if the factor
-  // in front is, and the second is if x^y is finite; another base there keeps infinity out of
-  // further derivatives. Of complex numbers the real part of the exponent counts.
+  // With respect to the base y * x^(y - 1), with respect to the exponent x^y * log(x). Where x is
+  // 0, the first is 0 if y is 0, and the second is 0 if x^y is finite. There the base 1 takes the
+  // place of 0, so that no infinity gets into further derivatives. For complex numbers the real
+  // part of the exponent decides.
   Slope power(const Step& s, int at, const Slope& dx, const Slope& dy) {
     const Value x = program_.value(s.x), y = program_.value(s.y);
     const Value zero = number(at, 0), one = number(at, 1);
@@ -210,7 +211,7 @@ class ForwardChain {
       right = scaled(dy, build("mul", {program_.value(at), build("log", {base(TENON_CMP_GE)})}));
     return sum(left, right, at);
   }
-  // Operand 0 is the ordinate. The square of the distance could overflow.
+  // Operand 0 is the ordinate. Two divisions, because the square of the distance could overflow.
   Slope angle(const Step& s, int at, const Slope& dx, const Slope& dy) {
     const Value x = program_.value(s.x), y = program_.value(s.y);
     const Value distance = build("hypot", {x, y});
@@ -231,9 +232,9 @@ class ForwardChain {
   }
 
   Slope refuse(const Step& s, std::string_view of) {
-    b_.note(passes::refuse(
-        node_, "T0410",
-        cat("that of the instruction ", instructions::name(s.opcode), of, " is not there")));
+    b_.note(passes::refuse(node_, "T0410",
+                           cat("the instruction ", instructions::name(s.opcode), of,
+                               " has none: give the op a rule")));
     return {};
   }
 
@@ -269,7 +270,8 @@ Slope scalar_derivative(Builder& b, const Node& node, const tenon_op_def_t& op, 
     return Slope::of(program.value(last));
   }
   ScalarNodes program(b, node, op, {op.scalar, op.scalar_words});
-  // The node's own result, where it was not rounded to a narrower type.
+  // Steps use the node's own result instead of computing it again, unless it was rounded to a
+  // narrower type.
   for (size_t i = 0; i < program.results().size(); ++i) {
     const Value r = node.result(static_cast<uint32_t>(i));
     const bool is_wide = r.dtype() == TENON_F32 || r.dtype() == TENON_F64;

@@ -88,7 +88,7 @@ Status require_variable(Value v, std::string_view name) {
   if (is_float(v.dtype()) || is_complex(v.dtype())) return {};
   return fail(TENON_INVALID_ARGUMENT,
               cat("T0410: ", name, " has elements of ", dtype_name(v.dtype()),
-                  ", and derivatives are taken by floats: convert it"));
+                  ", and derivatives exist for floats and complex numbers only: convert it"));
 }
 
 }  // namespace tenon::passes

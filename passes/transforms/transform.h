@@ -1,4 +1,4 @@
-// What the transforms of whole graphs share: inputs and outputs by name.
+// Inputs and outputs by name, which all transforms of whole graphs share.
 #pragma once
 #include <string>
 
@@ -11,7 +11,7 @@ class Ports {
  public:
   explicit Ports(tenon_graph_t* graph);
 
-  // The inputs of these names (separated by spaces), or all differentiable ones if there is none.
+  // The inputs of these names (separated by spaces), or all differentiable ones if none is named.
   // `what` is the option's name. T0405 for a name that no input has.
   Status inputs(std::string_view names, std::string_view what, std::vector<Value>* out) const;
   // Places of the outputs of these names, or the first one.
@@ -24,7 +24,7 @@ class Ports {
 
   // Adds an output. Names that are taken get a number.
   void add_output(std::string_view name, Value v);
-  // Sets the outputs, then erases what was made since `first` and is not used.
+  // Sets the outputs, then erases unused nodes that were made since `first`.
   Status finish(tenon_node_t first);
 
  private:
@@ -33,8 +33,8 @@ class Ports {
   std::vector<std::string> names_;
 };
 
-// Whether derivatives by or of a value can be taken: it has floats or complex numbers. T0410
-// otherwise.
+// T0410 unless derivatives of a value, or with respect to it, exist: it has floats or complex
+// numbers.
 Status require_variable(Value v, std::string_view name);
 
 }  // namespace tenon::passes

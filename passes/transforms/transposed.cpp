@@ -1,4 +1,4 @@
-// Linear rules, transposed.
+// Transposes linear rules.
 #include <algorithm>
 
 #include "rules.h"
@@ -6,7 +6,8 @@
 namespace tenon::passes {
 namespace {
 
-// A rule may ask for sizes of what depends on the tangents: for them, zeros of the same sizes do.
+// A rule may ask for sizes of values that depend on the stand-ins. Such a size would keep them from
+// being erased, so it is taken from other zeros of the same sizes.
 void take_sizes_elsewhere(const std::vector<Node>& nodes, const ValueSet& linear) {
   for (const Node& node : nodes) {
     if (!node.is("dim_size") || !linear.contains(node.operand(0).id())) continue;
@@ -54,7 +55,9 @@ Status transposed(Builder& b, const Node& node, const std::vector<Value>& like,
   erase_unused_since(b, first, *out);
   for (const Value v : stand_ins) {
     if (v.valid() && !v.node().erased())
-      return refuse(node, "T0410", "its rule for derivatives is not linear in them");
+      return refuse(
+          node, "T0410",
+          "its rule is not linear in the tangents or cotangents that it gets: correct the rule");
   }
   return b.status();
 }

@@ -75,8 +75,8 @@ constexpr auto kPass =
         .describe(
             "For each output y in `of` the graph gets an input ct_y, a cotangent, and for each "
             "input x in `wrt` an output d_x: the sum of the cotangents times the derivatives of "
-            "the outputs by x. The nodes of the graph stay as they are. It runs before legalize, "
-            "so that composites differentiate by rules of their own.")
+            "the outputs with respect to x. The nodes of the graph stay as they are. It runs "
+            "before legalize, so that composites differentiate by rules of their own.")
         .example(kBefore, kAfter)
         .options(kOptions)
         .run<run>();

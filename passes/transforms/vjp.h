@@ -4,8 +4,8 @@
 
 namespace tenon::passes {
 
-// Adds, for each input in `wrt`, the cotangent that the cotangents of some outputs give it, as
-// output "d_<input>". seeds: (place of an output, its cotangent).
+// Adds the output "d_<input>" for each input in `wrt`: its cotangent, from those of some outputs.
+// seeds: (place of an output, its cotangent).
 Status add_cotangents(Ports& ports, const std::vector<Value>& wrt,
                       const std::vector<std::pair<size_t, Value>>& seeds);
 

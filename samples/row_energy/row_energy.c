@@ -1,7 +1,6 @@
-/* The ops `row_energy` and `row_median`, in plain C. Both are opaque: Tenon knows their meaning by
- * their functions alone, as it would with a call into a library. row_energy says how it
- * differentiates by one function, `pull`. row_median says nothing, so derivatives through it are
- * refused. */
+/* The ops `row_energy` and `row_median`, in plain C. Both are opaque: Tenon knows their meaning
+ * only from their functions, as it would with a call into a library. row_energy has one rule for
+ * derivatives, `pull`. row_median has none, so derivatives through it are refused. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,14 +36,14 @@ static int by_size(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-/* The lower one of two in the middle; 0 for an empty row. */
+/* The middle number, or the lower one of two; 0 for an empty row. */
 static double median(double* row, int64_t count) {
   if (count == 0) return 0;
   qsort(row, (size_t)count, sizeof *row, by_size);
   return row[(count - 1) / 2];
 }
 
-/* `self` of an op: what it makes of a row. */
+/* `self` of an op: the function that it computes for each row. */
 typedef struct {
   double (*of)(double* row, int64_t count);
 } meaning_t;
@@ -55,7 +54,7 @@ static tenon_code_t reference(void* self, const tenon_eval_t* eval) {
   const int64_t columns = x->dims[1];
   double* row = malloc((size_t)columns * sizeof *row + 1);
   if (row == NULL) {
-    static const tenon_str_t text = STR("there is no memory for a row");
+    static const tenon_str_t text = STR("there is not enough memory for a row");
     return host->fail(host->self, TENON_RESOURCE_EXHAUSTED, text, NULL, 0);
   }
   for (int64_t i = 0; i < x->dims[0]; ++i) {
@@ -96,7 +95,8 @@ static tenon_code_t build(const tenon_builder_t* builder, const char* op,
   return code;
 }
 
-/* The derivative of half a sum of squares by x is x: each row times the cotangent of its energy. */
+/* The derivative of half a sum of squares with respect to x is x, so the cotangent of x is each row
+ * times the cotangent of its energy. */
 static tenon_code_t pull_energy(void* self, const tenon_builder_t* builder, tenon_node_t node,
                                 const uint8_t* wanted, const tenon_value_t* cotangents,
                                 tenon_value_t* out_cotangents) {
@@ -106,7 +106,7 @@ static tenon_code_t pull_energy(void* self, const tenon_builder_t* builder, teno
   if (wanted[0] == 0) return TENON_OK;
   tenon_code_t code = graphs->node_view(graphs->self, builder->graph, node, &view);
   if (code != TENON_OK) return code;
-  const tenon_value_t operand = view.operands[0]; /* a view ends with the next change */
+  const tenon_value_t operand = view.operands[0]; /* a view is valid until the graph changes */
   code = graphs->value_view(graphs->self, builder->graph, operand, &x);
   if (code != TENON_OK) return code;
   const int64_t rows = 0;

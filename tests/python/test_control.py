@@ -252,7 +252,7 @@ X = xp.asarray([1.0, 2.0, 3.0])
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: tenon.scan(lambda c, x: (xp.astype(c, F64), x), X[0], X), "float32() float64() keeps"),
+        (lambda: tenon.scan(lambda c, x: (xp.astype(c, F64), x), X[0], X), "float32() float64() must keep"),
         (lambda: tenon.scan(lambda c, x: ((c, c), c), X[0], X), "begins as * gives (*, *)"),
         (
             lambda: tenon.scan(lambda c, x: ({"w": x}, c), {"w": X[0] * 0}, xp.ones((2, 3))),

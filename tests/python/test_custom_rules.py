@@ -280,7 +280,7 @@ def first(x, y):
     "rules, words",
     [
         ((), "f has no rule"),
-        ((lambda x, y: x * y, lambda s, g: (g, g)), "forward returned Array, and it returns two"),
+        ((lambda x, y: x * y, lambda s, g: (g, g)), "forward returned Array, but must return two"),
         ((lambda x, y: ((x, y), None), lambda s, g: (g, g)), r"forward returns \(\*, \*\)"),
         ((lambda x, y: (xp.sum(x), None), lambda s, g: (g, g)), r"float64\(\) as result"),
         ((first, lambda s, g: g), "backward returned Array, .* a tuple of 2"),

@@ -1,7 +1,7 @@
 """Control flow on values: branches and loops of a traced function, with derivatives and samples.
 
-Each makes a node whose regions are the functions that it is given. Arrays from around are used in
-them as they are. Outside of a trace each is compiled as a whole, once for its functions and types.
+Each emits a node whose regions are the given functions, which may use arrays of the enclosing trace.
+Outside of a trace each is compiled as a whole, once for its functions and types.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def cond(predicate: Any, true_fn: Any, false_fn: Any, /, *operands: Any) -> Any:
 
         y = tenon.cond(x > 0, xp.sqrt, lambda x: 0 * x, x)
 
-    Both functions take the operands and return arrays of the same types, nested in the same way;
-    only the one that is chosen is computed, also backwards. T0664 names what differs.
+    Both functions take the operands and return arrays of the same types, nested in the same way.
+    Only the chosen one is computed, in reverse mode too. T0664 names what differs.
     """
     chosen = array_of(predicate)
     if chosen.dtype is not dt.bool_ or chosen.shape != ():
         raise UsageError(
-            f"cond: the predicate is {type_text(chosen._value)}, and a bool without axes chooses: "
+            f"cond: the predicate is {type_text(chosen._value)}, but it must be a bool without axes: "
             "compare it, or use xp.where for a choice per element",
             CODE,
         )
@@ -60,18 +60,19 @@ def cond(predicate: Any, true_fn: Any, false_fn: Any, /, *operands: Any) -> Any:
 
 @at_once()
 def switch(index: Any, functions: Sequence[Any], /, *operands: Any) -> Any:
-    """The result of one of several functions, chosen by an integer. One out of range is clamped.
+    """The result of one of several functions, chosen by an integer, which is clamped to the range.
 
-    As `cond` otherwise.
+    Otherwise like `cond`.
     """
     chosen = array_of(index)
     if not dt.is_integer(chosen.dtype) or chosen.shape != ():
         raise UsageError(
-            f"switch: the index is {type_text(chosen._value)}, and an integer without axes chooses",
+            f"switch: the index is {type_text(chosen._value)}, but it must be an integer without axes: "
+            "convert it with xp.astype",
             CODE,
         )
     if not functions:
-        raise UsageError("switch: there are no functions to choose from", CODE)
+        raise UsageError("switch: there are no functions: give at least one", CODE)
     if chosen.dtype not in (dt.int32, dt.int64):
         chosen = xp.astype(xp.clip(chosen, max=len(functions) - 1), dt.int32)
     named = [(f"function {i}", f) for i, f in enumerate(functions)]
@@ -81,7 +82,7 @@ def switch(index: Any, functions: Sequence[Any], /, *operands: Any) -> Any:
 def _branch(
     what: str, index: Array, named: Sequence[tuple[str, Any]], operands: tuple[Any, ...]
 ) -> Any:
-    """A switch over functions. Numbers of Python that one returns take the types of the others."""
+    """A switch over functions. Python numbers that one returns take the types of the others."""
     given = Tree(operands, "operand")
 
     def region(function: Any, wanted: Sequence[DType | None] = ()) -> Region:
@@ -101,8 +102,8 @@ def _branch(
             if not same_type(a, b):
                 raise UsageError(
                     f"{what}: {name} of {named[0][0]} is "
-                    f"{type_text(a)}, and that of {named[i][0]} is {type_text(b)}: the functions "
-                    "return arrays of the same types",
+                    f"{type_text(a)}, and that of {named[i][0]} is {type_text(b)}: the types must "
+                    "be equal; convert one with xp.astype, or change its shape",
                     CODE,
                 )
     tree = made[0].result.tree
@@ -118,7 +119,7 @@ def _same_results(
         made[0].result.tree,
         made[i].result.tree,
         f"{what}: {named[0][0]} returns {{}}, and {named[i][0]} returns {{}}, with a star for each "
-        "array: the functions return the same nesting",
+        "array: return the same nesting from all functions",
     )
 
 
@@ -135,7 +136,7 @@ def _common(column: Sequence[Leaf]) -> DType | None:
 
 
 class _Carry:
-    """What a loop carries: where it begins, and the types that its body has to keep."""
+    """What a loop carries: its initial values, and their types, which the body has to keep."""
 
     def __init__(self, what: str, init: Any):
         self.what = what
@@ -151,7 +152,7 @@ class _Carry:
         return [v.dtype for v in self.values]
 
     def adopt(self, body: Region, count: int) -> bool:
-        """Numbers that it begins with take the types that the body gives. Whether any did."""
+        """Gives initial Python numbers the types that the body returns. Returns whether any changed."""
         changed = False
         for i, leaf in enumerate(body.result.leaves[:count]):
             begin = self.leaves[i]
@@ -167,14 +168,14 @@ class _Carry:
             self.tree,
             tree,
             f"{self.what}: the carry begins as {{}}, and an iteration gives {{}}, with a star for each "
-            "array: an iteration keeps the nesting",
+            "array: return the same nesting from the body",
         )
         names = paths(self.tree.structure, "carry")
         for name, begin, after in zip(names, self.values, body.values):
             if not same_type(begin, after):
                 raise UsageError(
                     f"{self.what}: {name} begins as {type_text(begin)}, and an iteration "
-                    f"gives {type_text(after)}: an iteration keeps the type",
+                    f"gives {type_text(after)}: the body must keep the type; convert one of them",
                     CODE,
                 )
 
@@ -182,7 +183,7 @@ class _Carry:
 def _carried_part(result: Any, what: str) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise UsageError(
-            f"{what}: the function returned {type(result).__name__}, and it returns two values: the "
+            f"{what}: the function returned {type(result).__name__}, but must return two values: the "
             "next carry, and the output of the iteration (None for none)",
             CODE,
         )
@@ -197,9 +198,9 @@ def scan(
 
         total, sums = tenon.scan(lambda c, x: (c + x, c + x), 0.0, xs)
 
-    Returns the last carry, and the ys together along a new first axis. Carry, x and y may be nested;
-    the carry keeps its types, and numbers of Python that it begins with take those of the first
-    iteration. `length` is the number of iterations, needed where xs is None. With `reverse` the last
+    Returns the last carry, and the ys stacked along a new first axis. Carry, x and y may be nested.
+    The carry keeps its types; Python numbers in init take the types that the first iteration
+    returns. `length` is the number of iterations, needed where xs is None. With `reverse` the last
     slice comes first, and each y stays at the place of its slice. T0664 names what is wrong.
     """
     carry = _Carry("scan", init)
@@ -231,7 +232,7 @@ def scan(
 
 
 def _fitted(made: Region, types: Sequence[Value], body: Any, carry: _Carry) -> Region:
-    """The region again, where numbers that it gives have to take the types of the carry."""
+    """The region, traced again if Python numbers that it returns must take the types of the carry."""
     leaves = made.result.leaves
     wanted: list[DType | None] = [*carry.types, *(None for _ in leaves[len(carry.values) :])]
     for leaf, t in zip(leaves, carry.types):
@@ -246,9 +247,9 @@ def while_loop(condition: Any, body: Any, init: Any, /) -> Any:
 
         root = tenon.while_loop(lambda y: xp.abs(y * y - x) > 1e-6, lambda y: (y + x / y) / 2, x)
 
-    Returns the last carry, which may be nested and keeps its types. It needs no bound to be
-    differentiated, in both modes: the loop then also keeps what each iteration began with. T0664
-    names what is wrong.
+    Returns the last carry, which may be nested and keeps its types. It is differentiable in both
+    modes and needs no bound on its iterations for that; in reverse mode the loop keeps the values
+    that each iteration began with. T0664 names what is wrong.
     """
     carry = _Carry("while_loop", init)
 
@@ -271,7 +272,7 @@ def while_loop(condition: Any, body: Any, init: Any, /) -> Any:
         raise UsageError(
             "while_loop: the condition returns "
             + listed.format(*[type_text(v) for v in holds.values])
-            + ", and it returns one bool without axes",
+            + ", but must return one bool without axes",
             CODE,
         )
     return carry.build(emit_regions("while", carry.values, [holds, made]))
@@ -279,15 +280,17 @@ def while_loop(condition: Any, body: Any, init: Any, /) -> Any:
 
 @at_once()
 def fori_loop(lower: Any, upper: Any, body: Any, init: Any, /) -> Any:
-    """Runs `carry = body(i, carry)` for i from `lower` on, below `upper`. Returns the last carry.
+    """Runs `carry = body(i, carry)` for each i in range(lower, upper). Returns the last carry.
 
-    Bounds are integers, of Python or arrays without axes; with numbers of Python in a function that
-    is traced, the number of iterations is part of the program.
+    Bounds are Python integers or integer arrays without axes. With two Python integers the number of
+    iterations is a constant of the program.
     """
     for name, bound in (("lower", lower), ("upper", upper)):
         b = array_of(bound)._value
         if not dt.is_integer(b.dtype) or b.shape != ():
-            raise UsageError(f"fori_loop: {name} is {type_text(b)}, and it is an integer", CODE)
+            raise UsageError(
+                f"fori_loop: {name} is {type_text(b)}, but it must be an integer without axes", CODE
+            )
     if isinstance(lower, int) and isinstance(upper, int):
         first = ops.scalar(lower, dt.int64)
 
@@ -305,14 +308,14 @@ def fori_loop(lower: Any, upper: Any, body: Any, init: Any, /) -> Any:
 
 
 def _number(i: Array) -> Array:
-    """An index that computes with arrays of any type, as a number of Python does."""
+    """An index that computes with arrays of any type, as a Python number does."""
     return Array(i._value, True)
 
 
 @at_once()
 def map(f: Any, xs: Any, /) -> Any:
-    """f on each slice of xs along the first axis, one after another; the results put together.
+    """f on each slice of xs along the first axis, one after another; the results are stacked.
 
-    `tenon.vmap` computes all at once, in more memory.
+    `tenon.vmap` computes all slices at once, in more memory.
     """
     return scan(lambda _, x: ((), f(x)), (), xs)[1]

@@ -1,4 +1,4 @@
-"""Functions with a say in how they differentiate: checkpoint, stop_gradient, rules of their own."""
+"""Control over derivatives: checkpoint, stop_gradient, and functions with rules of their own."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     Function = Callable[..., Any]
 
 CODE = "T0665"
-# How often a rule that uses its own function is traced, which is the order of derivatives that it
-# serves. The next one is refused.
+# A rule that uses its own function is traced once for each order of derivatives, up to this order.
+# The next order is refused, because tracing would never end.
 ORDERS_MAX = 3
 
 
 def checkpoint(function: Function) -> Function:
-    """The same function, of which reverse mode keeps the arguments alone.
+    """The same function, but reverse mode keeps only its arguments.
 
         loss = tenon.grad(lambda w: xp.sum(tenon.checkpoint(block)(w, x)))
 
-    The walk backwards computes the inside again, which takes time and saves the memory of what lies
-    between. Values and derivatives are the same.
+    Reverse mode computes the values inside again, which takes more time and less memory. Values and
+    derivatives are the same.
     """
 
     def run(*args: Any) -> Any:
@@ -64,7 +64,7 @@ def _attr(name: str, text: str) -> tuple[str, int, str]:
 
 
 def _call(body: Callable[[], Any], regions: Sequence[Any], attrs: Any) -> Any:
-    """A call without operands: the function uses the values from around."""
+    """A call without operands: the function uses values of the enclosing trace directly."""
     made = Region((), body)
     tree = made.result.tree
     if not tree.leaves:
@@ -92,7 +92,8 @@ class _Rules:
         """Sets the rule of reverse mode.
 
         `forward(*args)` returns `(result, saved)`; `backward(saved, cotangents)` returns a tuple with
-        the cotangent of each argument, nested as it is, with None for no float and for zero.
+        the cotangent of each argument, nested like it, with None for zero and for arrays that are
+        not floats.
         """
         self._forward, self._backward = forward, backward
         self._compiled._forget()
@@ -100,8 +101,8 @@ class _Rules:
     def defjvp(self, tangents: Function) -> Function:
         """Sets the rule of forward mode; without defvjp, reverse mode transposes it.
 
-        `tangents(primals, tangents)` gets two tuples nested as the arguments, the second with None for
-        what is not a float, and returns `(result, tangents of the result)`.
+        `tangents(primals, tangents)` gets two tuples nested like the arguments and returns
+        `(result, tangents of the result)`. The tangents of arrays that are not floats are None.
         """
         self._tangents = tangents
         self._compiled._forget()
@@ -118,7 +119,7 @@ class _Rules:
         if self._forward is None and self._tangents is None:
             raise UsageError(
                 f"{name} has no rule: give it one by {name}.defvjp(forward, backward) or "
-                f"{name}.defjvp(rule), or call the function that it is made of",
+                f"{name}.defjvp(rule), or call the undecorated function",
                 CODE,
             )
         call = _Call(self, name, args)
@@ -145,10 +146,10 @@ class custom_vjp(_Rules):
 
         clip_gradient.defvjp(lambda x: (x, None), lambda saved, g: (xp.clip(g, -1, 1),))
 
-    The rule stays through vmap, derivatives of derivatives and compile. It says nothing about arrays
-    from around: what depends on the variables is an argument (T0410). `defjvp` adds a rule for
-    forward mode, which is refused otherwise. A rule may use the function itself; then derivatives of
-    order 4 and above are refused. T0665 names a result of a rule that does not fit.
+    The rule also applies inside vmap, derivatives of derivatives and compile. It covers only the
+    arguments: using another array that depends on the variables is an error (T0410). Forward mode is
+    refused unless `defjvp` adds a rule for it. A rule may use the function itself; then derivatives
+    of order 4 and above are refused. T0665 names a result of a rule that does not fit.
     """
 
 
@@ -164,7 +165,8 @@ class custom_jvp(_Rules):
             (x,), (t,) = primals, tangents
             return log1pexp(x), t * tenon.nn.sigmoid(x)
 
-    Reverse mode transposes it, unless `defvjp` sets a rule for that, too. As `custom_vjp` otherwise.
+    Reverse mode transposes it, unless `defvjp` sets a rule for reverse mode. Otherwise like
+    `custom_vjp`.
     """
 
 
@@ -211,7 +213,7 @@ class _Call:
         if isinstance(given, tuple) and len(given) == 2:
             return given
         raise UsageError(
-            f"{self.name}: {rule} returned {type(given).__name__}, and it returns two values, the "
+            f"{self.name}: {rule} returned {type(given).__name__}, but must return two values: the "
             f"result and {'what to save' if rule == 'forward' else 'its tangents'}",
             CODE,
         )
@@ -241,7 +243,7 @@ class _Call:
         if not isinstance(made, tuple) or len(made) != len(args):
             count = len(made) if isinstance(made, tuple) else type(made).__name__
             raise UsageError(
-                f"{self.name}: backward returned {count}, and it returns a tuple of {len(args)}: a "
+                f"{self.name}: backward returned {count}, but must return a tuple of {len(args)}: a "
                 "cotangent for each argument",
                 CODE,
             )
@@ -309,7 +311,7 @@ class _Call:
             array = xp.asarray(given, dtype=like.dtype)
         if not same_type(array._value, like):
             raise UsageError(
-                f"{self.name}: {what} {type_text(array._value)}, and the type is {type_text(like)}",
+                f"{self.name}: {what} {type_text(array._value)}, but the type must be {type_text(like)}",
                 CODE,
             )
         return array
@@ -319,7 +321,7 @@ def _spread(given: Any, structure: Any, what: str) -> list[Any]:
     """The entries of `given`, one for each array of a nesting; None stands for all below it."""
     if not isinstance(structure, tuple):
         if given is not None and (isinstance(given, (tuple, list, dict)) or is_node(given)):
-            raise UsageError(f"{what} is a {type(given).__name__}, and it is one array", CODE)
+            raise UsageError(f"{what} is a {type(given).__name__}, but must be one array", CODE)
         return [given]
     kind, parts, keys = structure
     if kind == "value":
@@ -330,7 +332,7 @@ def _spread(given: Any, structure: Any, what: str) -> list[Any]:
     ok = type(given) is kind and (is_dataclass or len(given) == len(parts))
     if not ok or (kind is dict and tuple(given) != keys):
         raise UsageError(
-            f"{what} is not nested as {nesting(structure)}, with a star for each array", CODE
+            f"{what} must be nested as {nesting(structure)}, with a star for each array", CODE
         )
     entries = given.values() if kind is dict else given
     if is_dataclass:

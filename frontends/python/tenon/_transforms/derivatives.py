@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 def _places(argnums: int | Sequence[int], what: str) -> tuple[int, ...]:
     listed = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not listed or not all(isinstance(n, int) and n >= 0 for n in listed):
-        raise UsageError(f"{what}: argnums is {argnums!r}; it is one position or several", "T0663")
+        raise UsageError(
+            f"{what}: argnums is {argnums!r}; it must be a position or several, from 0 on", "T0663"
+        )
     return listed
 
 
 def require_float(array: Array, name: str, what: str) -> None:
     if not dt.is_floating(array.dtype):
         raise UsageError(
-            f"{what}: {name} is {array.dtype.name}, and derivatives are taken by floats and complex "
-            "numbers; convert it, or leave it out of argnums",
+            f"{what}: {name} is {array.dtype.name}, and derivatives exist for floats and complex "
+            "numbers only; convert it, or differentiate with respect to the other arguments",
             "T0663",
         )
 
@@ -38,7 +40,8 @@ def _chosen(args: tuple[Any, ...], argnums: tuple[int, ...], what: str) -> list[
     """The leaves that belong to some arguments."""
     if max(argnums) >= len(args):
         raise UsageError(
-            f"{what}: argnums names argument {max(argnums)}, and there are {len(args)}", "T0663"
+            f"{what}: argnums names argument {max(argnums)}, but the call has {len(args)}, from 0 on",
+            "T0663",
         )
     out: list[int] = []
     at = 0
@@ -51,7 +54,7 @@ def _chosen(args: tuple[Any, ...], argnums: tuple[int, ...], what: str) -> list[
 
 
 def _nested(args: tuple[Any, ...], argnums: Any, leaves: Sequence[Any]) -> Any:
-    """Derivatives, nested as the arguments that they belong to."""
+    """Derivatives, nested like the arguments that they belong to."""
     rest = iter(leaves)
     parts = []
     for n in (argnums,) if isinstance(argnums, int) else argnums:
@@ -72,11 +75,12 @@ def value_and_grad(
 ) -> Function:
     """A function that returns the value of `function` and its gradient.
 
-    `function` returns one real number (with has_aux, a tuple of it and anything else). The gradient
-    is by the arguments at the positions `argnums`, nested as they are: `(value, gradient)`, or
-    `((value, aux), gradient)`. By a complex argument x + iy it is d/dx + i d/dy, as in PyTorch: the
-    direction in which the value grows. Raises T0663 for arguments that are no floats or complex
-    numbers and results that are no real number; T0410 for an op without a derivative, with its line.
+    `function` returns one real number, or with has_aux a tuple of it and anything else. The result
+    is `(value, gradient)`, with has_aux `((value, aux), gradient)`. The gradient is with respect to
+    the arguments at the positions `argnums`, and nested like them. With respect to a complex argument
+    x + iy it is d/dx + i d/dy, as in PyTorch: the direction in which the value grows. Raises T0663
+    for arguments that are neither floats nor complex numbers and for results other than one real
+    number; T0410 for an op without a derivative, with its line.
     """
     places = _places(argnums, "grad")
 
@@ -85,7 +89,7 @@ def value_and_grad(
         if not chosen:
             raise UsageError(
                 f"grad: there is no array in argument {places[0]}; numbers in a frozen dataclass "
-                "without arrays are constants",
+                "without arrays are constants: make them arrays, or name another argument",
                 "T0663",
             )
         traced = Traced(function, name_of(function), args)
@@ -93,7 +97,7 @@ def value_and_grad(
             require_float(traced.given[i], f"argument {traced.tree.names[i].strip('_')}", "grad")
         aux = traced.result
         if has_aux and not _is_pair(aux):
-            raise UsageError("grad: with has_aux the function returns (value, aux)", "T0663")
+            raise UsageError("grad: with has_aux the function must return (value, aux)", "T0663")
         if not has_aux and len(aux.leaves) != 1:
             raise UsageError(
                 f"grad: the function returns {len(aux.leaves)} arrays, and the gradient is that of one "
@@ -144,7 +148,7 @@ def _check_like(given: Array, like: Array, what: str, name: str) -> Array:
         given = xp.astype(given, like.dtype)
     if given.dtype is not like.dtype or not ops.same_shape(given.shape, like.shape):
         raise UsageError(
-            f"{what}: {name} is {given.dtype.name}{ops.shape_text(given.shape)}, and it needs the type "
+            f"{what}: {name} is {given.dtype.name}{ops.shape_text(given.shape)}, but its type must be "
             f"{like.dtype.name}{ops.shape_text(like.shape)}",
             "T0663",
         )
@@ -154,8 +158,8 @@ def _check_like(given: Array, like: Array, what: str, name: str) -> Array:
 def _same_nesting(a: Tree, b: Tree, what: str) -> None:
     if a.structure != b.structure:
         raise UsageError(
-            f"{what}: there are {len(b.leaves)} arrays, nested in one way, and {len(a.leaves)} of them "
-            "nested in the same way are needed",
+            f"{what} must be nested like the arrays that they belong to: {len(a.leaves)} are needed, "
+            f"{len(b.leaves)} given",
             "T0663",
         )
 
@@ -177,7 +181,7 @@ def _linear_map(
     outputs = traced.outputs()
     floats = [i for i, v in enumerate(outputs) if dt.is_floating(v.dtype)]
     if not floats:
-        raise UsageError("vjp: the function returns no array of floats", "T0663")
+        raise UsageError("vjp: the function returns no array of floats or complex numbers", "T0663")
     cotangents = Tree(more)
     _same_nesting(traced.result, cotangents, "vjp: the cotangents")
     given = [
@@ -196,8 +200,8 @@ def _like_output(given: Array, like: Value, what: str, name: str) -> Array:
     )
     if given.dtype is not like.dtype or not equal:
         raise UsageError(
-            f"{what}: {name} is {given.dtype.name}{ops.shape_text(given.shape)}, and the result is "
-            f"{like.dtype.name}{ops.shape_text(like.shape)}",
+            f"{what}: {name} is {given.dtype.name}{ops.shape_text(given.shape)}, but its type must be "
+            f"that of the result, {like.dtype.name}{ops.shape_text(like.shape)}",
             "T0663",
         )
     return given
@@ -211,7 +215,7 @@ def _float_leaves(args: tuple[Any, ...]) -> list[int]:
 def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of a function, and its derivative along tangents: forward mode.
 
-    Returns `(function(*primals), tangents of the result)`. `tangents` is nested as `primals`, with
+    Returns `(function(*primals), tangents of the result)`. `tangents` is nested like `primals`, with
     arrays of the same types.
     """
     primals, tangents = tuple(primals), tuple(tangents)
@@ -232,7 +236,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
 
 
 def ops_zeros(like: Array) -> Array:
-    """Zeros of the type of an array: the tangent of what is not a float."""
+    """Zeros of the type of an array: the tangent of an array that is not a float."""
     return Array(ops.like(like._value, 0))
 
 
@@ -242,8 +246,8 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
         y, pull = tenon.vjp(f, x, w)
         d_x, d_w = pull(ones)
 
-    `pull` takes an array for each one of the result, nested as the result is, and returns the
-    cotangents of the primals, as a tuple; None for arguments that are no floats. It is the adjoint of
+    `pull` takes a cotangent for each array of the result, nested like the result. It returns a tuple
+    with the cotangents of the primals, and None for arrays that are not floats. It is the adjoint of
     the derivative under the sum of the real parts of conj(a) b: a factor of tangents is a conjugate
     factor of cotangents.
     """
@@ -267,9 +271,9 @@ def linearize(function: Function, *primals: Any) -> tuple[Any, Function]:
         y, push = tenon.linearize(f, x)
         d_y = push(t)
 
-    The function itself runs once, here. `push` takes tangents as `jvp` does, any number of times: it
-    computes with what the derivative needs of the primals, which is kept. Only a loop on tangents
-    computes its values again.
+    The function itself runs once, in this call, which keeps the values that the derivative needs.
+    `push` may be called any number of times and takes tangents as arguments, one for each primal.
+    Only a loop that carries tangents computes its values again.
     """
     made: list[tuple[_native.Trace, list[Array]]] = []  # the map, and arrays like its tangents
 
@@ -280,7 +284,9 @@ def linearize(function: Function, *primals: Any) -> tuple[Any, Function]:
         wrt = " ".join(f"x{i}" for i in range(len(traced.given)))
         floats = [i for i, v in enumerate(traced.outputs()) if dt.is_floating(v.dtype)]
         if not floats:
-            raise UsageError("linearize: the function returns no array of floats", "T0663")
+            raise UsageError(
+                "linearize: the function returns no array of floats or complex numbers", "T0663"
+            )
         options = f'wrt="{wrt}", of="{" ".join(f"y{i}" for i in floats)}"'
         like = [Array(Value(a.dtype, a.shape), a._weak) for a in traced.given]
         made.append((traced.transformed(f"linearize{{{options}}},cse,dce"), like))
@@ -315,8 +321,8 @@ def linearize(function: Function, *primals: Any) -> tuple[Any, Function]:
 def linear_transpose(function: Function, *primals: Any) -> Function:
     """The transposed function of a linear one: from cotangents of its result to those of its arguments.
 
-    `primals` are arrays of the types of its arguments; their values do not count. A function that is
-    not linear is differentiated at zero. For complex numbers it is the adjoint, as of `vjp`.
+    `primals` are arrays of the types of its arguments; their values are not used. A function that is
+    not linear is differentiated at zero. For complex numbers the result is the adjoint, as for `vjp`.
     """
     zeros = tuple(
         Tree(p).build([xp.zeros_like(array_of(v)) for v in Tree(p).leaves]) for p in primals

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 def _basis(a: Array) -> Array:
     """One array of the type of `a` for each element, which is 1 there and 0 elsewhere."""
     if any(isinstance(s, Dim) for s in a.shape):
-        raise UsageError("a Jacobian needs sizes as numbers: one pass for each element", "T0663")
+        raise UsageError(
+            "a Jacobian has a row or column per element, so sizes must be known: fix the dynamic sizes",
+            "T0663",
+        )
     count = 1
     for s in a.shape:
         count *= s
@@ -30,11 +33,11 @@ def _basis(a: Array) -> Array:
 
 
 def _require_type(a: Array, name: str, what: str, holomorphic: bool) -> None:
-    """With holomorphic all is complex; without it, this array must be real."""
+    """T0663 unless an array is complex with holomorphic, and real without it."""
     if dt.is_complex(a.dtype) == holomorphic:
         return
     advice = (
-        "with holomorphic=True the argument and the results are complex"
+        "with holomorphic=True the argument and the results must be complex"
         if holomorphic
         else "a matrix of complex numbers holds the derivatives of a holomorphic function only: pass "
         "holomorphic=True if it is one, or take the real and the imaginary part as two arguments"
@@ -43,12 +46,12 @@ def _require_type(a: Array, name: str, what: str, holomorphic: bool) -> None:
 
 
 def jacfwd(function: Function, argnums: int = 0, holomorphic: bool = False) -> Function:
-    """A function that returns the Jacobian of `function` by one argument, an array: forward mode.
+    """A function that returns the Jacobian with respect to one argument, an array: forward mode.
 
     Each array of the result becomes one with the axes of the result, then those of the argument.
     Cheaper than `jacrev` where the argument has fewer elements than the result. The argument is
-    real. With holomorphic=True it is complex, as the results are, and entries are complex
-    derivatives, which a function has that does not use conj, abs, real or the like.
+    real. With holomorphic=True the argument and the results are complex, and entries are complex
+    derivatives. A function has these if it does not use conj, abs, real or the like.
     """
 
     def run(*args: Any) -> Any:
@@ -71,15 +74,15 @@ def jacfwd(function: Function, argnums: int = 0, holomorphic: bool = False) -> F
 
 
 def _columns(c: Array, x: Array) -> Array:
-    """From one entry of the argument first, to all of them last."""
+    """Moves the entries of the argument from the first axis to its axes, as the last ones."""
     return xp.reshape(xp.moveaxis(c, 0, -1), (*c.shape[1:], *x.shape))
 
 
 def jacrev(function: Function, argnums: int = 0, holomorphic: bool = False) -> Function:
-    """As `jacfwd`, by reverse mode: cheaper where the result has fewer elements than the argument.
+    """Like `jacfwd`, in reverse mode: cheaper where the result has fewer elements than the argument.
 
-    A complex argument may have real results without holomorphic: each entry is then a gradient, as
-    that of `grad`.
+    Without holomorphic, a complex argument may have real results: each entry is then a gradient, as
+    `grad` gives it.
     """
 
     def run(*args: Any) -> Any:
@@ -109,7 +112,7 @@ def jacrev(function: Function, argnums: int = 0, holomorphic: bool = False) -> F
 
 
 def _rows(row: Function, x: Array, y: Array) -> Any:
-    """The derivatives of each element of y. Pulls give conjugates, and of real x real parts alone."""
+    """The derivatives of each element of y. A pull gives conjugates, and only real parts for real x."""
     if not dt.is_complex(y.dtype):
         return row(_basis(y))
     if dt.is_complex(x.dtype):
@@ -118,5 +121,5 @@ def _rows(row: Function, x: Array, y: Array) -> Any:
 
 
 def hessian(function: Function, argnums: int = 0) -> Function:
-    """A function that returns the second derivatives of `function` by one argument, a real array."""
+    """A function that returns the second derivatives with respect to one argument, a real array."""
     return jacfwd(jacrev(function, argnums), argnums)

@@ -69,7 +69,7 @@ def paths(structure: Any, name: str) -> list[str]:
 
 
 class Leaf:
-    """An array of a result or of what a loop begins with. `weak`: it takes the type of its partner."""
+    """An array of a result or an initial carry. `weak`: it takes the type of its counterpart."""
 
     def __init__(self, given: Any):
         self.given = given
@@ -77,7 +77,7 @@ class Leaf:
         self.value = value_of(given if isinstance(given, Array) else xp.asarray(given))
 
     def fits(self, dtype: DType) -> bool:
-        """Whether a weak one can take an element type: its kind is not above it."""
+        """Whether a weak one can take an element type: its kind (int, float, complex) is not higher."""
         own = self.value.dtype
         if own is dt.bool_ or dtype is dt.bool_:
             return own is dtype
@@ -93,7 +93,7 @@ class Leaf:
 
 
 class Result:
-    """What a function gave inside of a region."""
+    """What a function returned inside a region."""
 
     def __init__(self, given: Any):
         self.tree = Tree(given, "result")
@@ -136,19 +136,19 @@ def emit_regions(
 
 
 def require_nesting(first: Tree, other: Tree, text: str) -> None:
-    """T0664 with both nestings, for `text` with two places."""
+    """T0664 where nestings differ. `text` has a {} for each."""
     if first.structure != other.structure:
         raise UsageError(text.format(nesting(first.structure), nesting(other.structure)), CODE)
 
 
 def common_length(what: str, tree: Tree, values: Sequence[Value], given: Any) -> Size:
-    """The size of the first axes. T0664 where there is none, or several."""
+    """The size of the first axes, which must be equal. T0664 otherwise, or where there is none."""
     sizes: list[tuple[str, Size]] = [] if given is None else [("length", given)]
     for name, v in zip(paths(tree.structure, "xs"), values):
         if not v.shape:
             raise UsageError(
-                f"{what}: {name} is a number without axes, and slices are taken along the "
-                "first axis",
+                f"{what}: {name} is a number without axes, but slices are taken along the "
+                "first axis: give an array with one, or let the function use the number directly",
                 CODE,
             )
         sizes.append((name, v.shape[0]))
@@ -157,5 +157,5 @@ def common_length(what: str, tree: Tree, values: Sequence[Value], given: Any) ->
     numbers = {s for _, s in sizes if isinstance(s, int)}
     if len(numbers) > 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes)
-        raise UsageError(f"{what}: the numbers of slices differ: {listed}", CODE)
+        raise UsageError(f"{what}: the numbers of slices must be equal: {listed}", CODE)
     return next(iter(numbers)) if numbers else sizes[0][1]

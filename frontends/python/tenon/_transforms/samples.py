@@ -22,10 +22,10 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
 
         per_sample = tenon.vmap(tenon.grad(loss), in_axes=(None, 0))
 
-    `in_axes` says for each argument along which axis its samples are, or None for one that all
-    samples share: one entry for all arguments, or a tuple with one for each, each of which may be
-    nested as its argument. `out_axes` says it for the results. T0663 for arguments with different
-    numbers of samples.
+    `in_axes` names the axis of the samples of each argument, or None if all samples share it. It is
+    one entry for all arguments, or a tuple with an entry for each, which may be nested like the
+    argument. `out_axes` names the axes of the samples of the results. T0663 for arguments with
+    different numbers of samples.
     """
 
     def run(*args: Any) -> Any:
@@ -37,7 +37,7 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
         sizes = [a.shape[0] for a, has in zip(moved, lanes) if has]
         if not sizes:
             raise UsageError(
-                "vmap: no argument has samples: an entry of in_axes is an axis", "T0663"
+                "vmap: no argument has samples: name an axis in an entry of in_axes", "T0663"
             )
         size = _one_size(sizes, tree, axes, given)
         traced = Traced(function, name_of(function), tree.build(moved), lanes)
@@ -71,7 +71,7 @@ def spread_axes(entry: Any, value: Any) -> list[int | None]:
     if type(entry) is type(value) and is_node(value):
         pairs = zip(children(entry), children(value))
         return [axis for e, v in pairs for axis in spread_axes(e, v)]
-    raise UsageError(f"vmap: {entry!r} is not an axis, and not nested as its argument", "T0663")
+    raise UsageError(f"vmap: {entry!r} must be an axis, None, or nested like its argument", "T0663")
 
 
 def _to_front(a: Array, axis: int) -> Array:
@@ -110,6 +110,7 @@ def _out_axes(out_axes: Any, result: Tree) -> list[int]:
     spread = spread_axes(out_axes, result.build(result.leaves))
     if not all(isinstance(axis, int) for axis in spread):
         raise UsageError(
-            "vmap: every result has samples, so that out_axes has an axis for it", "T0663"
+            "vmap: out_axes must name an axis for every result, since every result has samples",
+            "T0663",
         )
     return [axis for axis in spread if axis is not None]

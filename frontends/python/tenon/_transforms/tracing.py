@@ -1,9 +1,9 @@
 """Functions of arrays as graphs of their own: what derivatives, samples and control flow share.
 
-A transform traces its function into a graph, has a pass change that graph (`vjp`, `jvp`, `grad`,
-`batch`), and copies the nodes into the trace around it. Arrays of that trace that the function uses
-become inputs of the graph, so that derivatives of derivatives cannot be confused. Outside of a trace
-the whole is a compiled function.
+A transform traces its function into a graph, runs a pass on that graph (`vjp`, `jvp`, `grad`,
+`linearize`, `batch`), and copies the nodes into the enclosing trace. Arrays of that trace that the
+function uses become inputs of the graph, so that the tangents of nested derivatives cannot be
+confused. Outside of a trace the transformed function is compiled.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Traced:
             self.ids = [self.trace.id_of(_result_value(v)) for v in self.result.leaves]
 
     def _argument(self, i: int, array: Array) -> Array:
-        """An argument like an array of the trace around; without its first axis if it has samples."""
+        """An argument like an array of the enclosing trace; without its first axis if it has samples."""
         shape = array.shape[1:] if self.lanes[i] else array.shape
         sizes = [self.trace.size_from(s) for s in shape]
         return Array(self.trace.argument(array.dtype, sizes, f"x{i}"), array._weak)
@@ -78,7 +78,7 @@ class Traced:
         return [self.trace.wrap(self.trace.native.type_of(i)) for i in self.ids]
 
     def inline(self, passes: str, more: Sequence[Array] = ()) -> list[Array]:
-        """Runs passes on the graph and copies it to the trace around. `more`: inputs that they add."""
+        """Runs passes on the graph and copies it to the enclosing trace. `more`: inputs that they add."""
         self._transform(self.trace.native, passes)
         given = [*(a._value for a in self.given), *(v for v, _ in self.trace.inputs)]
         return _copied(self.outer, self.trace.native, [*given, *(a._value for a in more)])
@@ -108,7 +108,7 @@ def name_of(function: Any) -> str:
 
 
 def _as_arrays(result: Any) -> Any:
-    """Results of calls with numbers of Python alone: as arrays of tenon.xp."""
+    """The result with arrays of tenon.xp, which a call with only Python numbers does not return."""
     tree = Tree(result)
     if not any(isinstance(v, _native.Tensor) for v in tree.leaves):
         return result
