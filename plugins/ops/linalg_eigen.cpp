@@ -378,7 +378,7 @@ std::vector<Value> jvp_svd(Builder& b, const Node& node, std::span<const Value> 
   if (node.i64("full") != 0 && (is_tall || is_wide)) {
     b.note(fail(TENON_UNIMPLEMENTED,
                 "T0410: svd has no derivative: with full, columns of u and v beyond the smaller "
-                "extent of a are free"));
+                "extent of a are not determined; leave full out"));
     return {};
   }
   const Value moves = product(b, t, v), d = product(b, adjoint(b, u), moves);

@@ -246,7 +246,7 @@ std::vector<Value> jvp_qr(Builder& b, const Node& node, std::span<const Value> t
   if (node.i64("complete") != 0 && compare(TENON_REL_LE, m, n) != TENON_YES) {
     b.note(fail(TENON_UNIMPLEMENTED,
                 "T0410: qr has no derivative: with complete, columns of q beyond those of a are "
-                "free"));
+                "not determined; leave complete out"));
     return {};
   }
   const auto first = [&](Value v, Dim rows) {
