@@ -4,10 +4,9 @@
 //     op("relu", ...).partial(0, select(arg(0) > 0, 1, 0))
 //     op("argmax", ...).no_derivative("its result is an index")
 //
-// Element-wise ops and composites need no rules: their derivatives follow from the scalar program
-// or the decomposition. In the arguments and results of a rule an invalid value stands for zero.
-// Rules build nodes with the builder, which keeps the first failure. Cotangents are adjoints: a
-// complex factor of tangents is a conjugate factor of cotangents.
+// An element-wise op needs none of it, and neither does a composite. An invalid value stands for
+// zero. Rules build nodes with the builder, which keeps the first failure. Cotangents are adjoints:
+// a complex factor of tangents is a conjugate factor of cotangents.
 #ifndef TENON_CPP_RULES_HPP_
 #define TENON_CPP_RULES_HPP_
 
@@ -21,14 +20,13 @@
 
 namespace tenon::inline sdk {
 
-// The tangents of the results, one for each, from those of the operands.
+// Tangents of the results, one each, from those of the operands.
 using JvpFunction = std::vector<Value> (*)(Builder& builder, const Node& node,
                                            std::span<const Value> tangents);
 // The cotangent of one operand in which the op is linear.
 using TransposeFunction = Value (*)(Builder& builder, const Node& node, uint32_t operand,
                                     std::span<const Value> cotangents);
-// The cotangents of the operands, one for each, from those of the results. Those that are not
-// wanted may be invalid.
+// Cotangents of the operands, one each; those that are not wanted may be left out.
 using PullFunction = std::vector<Value> (*)(Builder& builder, const Node& node,
                                             std::span<const uint8_t> wanted,
                                             std::span<const Value> cotangents);

@@ -18,21 +18,21 @@ int64_t panel_columns(const Target& target, DType acc, int64_t n);
 // For every Contract with an operand that depends only on constants and owns the columns of the
 // result: adds a Map that writes the operand as [batch...][columns / panel][sum][panel], with zeros
 // after the last column, into a persistent buffer (Buffer::panel) that the Contract then reads.
-// If the target multiplies pairs, operands are laid out in pairs:
-// [batch...][columns / panel][sum / 2][panel][2], with a zero after an odd sum. Operands of bf16
-// products then stay bf16, and those of integer products whose values fit i16 become i16. If it
-// multiplies quads, signed bytes that are multiplied by unsigned bytes are laid out in quads. Runs
+// Where the target multiplies pairs of bf16, operands of bf16 products stay bf16, and those of
+// products of integers that i16 holds become i16 where it multiplies pairs of i16:
+// [batch...][columns / panel][sum / 2][panel][2], with a zero after an odd sum. Signed bytes that
+// are multiplied by unsigned ones become quads in the same way where it multiplies these. Runs
 // after inline_maps and before partition.
 //
 // Weights that are computed as (q - zero) scale from integers of 4 or 8 bits are kept as three such
-// operands: q, with two steps of the sum per byte if it has 4 bits, and scale and zero, once for
-// each block of steps that shares them. The register tile widens q. For few rows, weights of bf16
-// that are not multiplied in pairs stay bf16, too.
+// operands: q with two steps of 4 bits per byte, and scale and zero once for each block of steps
+// that has one. The register tile widens them. For few rows, weights of bf16 that are not
+// multiplied in pairs stay bf16, too.
 //
-// Work items do not read panels (docs/adr/0067-weights-for-work-items.md). A matrix that multiplies
-// a vector becomes [batch...][columns][sum] where a group shares the sum. A matrix for tiles is
-// laid out in the same way if it is contiguous along neither dim. So are integers of few bits, for
-// any number of rows; those of 4 bits as [columns][sum / 8][4], with step i next to step i + 4.
+// Work items read no panels (docs/adr/0067-weights-for-work-items.md). A matrix that a vector is
+// multiplied by becomes [batch...][columns][sum] where a group shares the sum, and one for tiles
+// where it is adjacent along neither. Integers of few bits lie likewise, for any number of rows:
+// those of 4 bits as [columns][sum / 8][4], step i beside step i + 4.
 void pack_constants(Kernel& program, const Target& target);
 
 }  // namespace tenon::kernelgen
