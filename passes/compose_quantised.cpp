@@ -100,13 +100,22 @@ Value without_offset(Builder& b, Value real, Value sums, const Scale& offset) {
   return b.build("sub", {real, b.build("mul", {zero, sums})});
 }
 
+// Whether the dims of a factor that the sum leaves are in the order of the result.
+bool in_order(std::vector<int64_t> places) {
+  std::erase_if(places, [](int64_t place) { return place < 0; });
+  return std::is_sorted(places.begin(), places.end());
+}
+
 // Maps the dims of scales to those of the result. False where the product has to stay in f32: the
 // sums could overflow i32, a scale differs along a dim that is summed over, or both zero points are
 // unknown. Also where both factors are computed: devices multiply bytes fast only if one factor,
 // such as weights, is known early and laid out once.
 bool fit(const Node& node, const Roles& roles, Factor* x, Factor* y) {
+  const bool conv = node.is("conv");
   if (roles.terms < 1 || roles.terms > kTermsMax || (x->q.node() && y->q.node())) return false;
-  if (x->offset.inner.valid() && (y->offset.inner.valid() || node.is("conv"))) return false;
+  if (x->offset.inner.valid() && (y->offset.inner.valid() || conv || !in_order(roles.of_b)))
+    return false;
+  if (y->offset.inner.valid() && !conv && !in_order(roles.of_a)) return false;
   return read_dims(&x->scale.dims, roles.of_a) && read_dims(&y->scale.dims, roles.of_b) &&
          read_dims(&x->offset.dims, roles.of_a) && read_dims(&y->offset.dims, roles.of_b);
 }

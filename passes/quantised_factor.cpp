@@ -35,6 +35,12 @@ std::optional<Scale> read_scale(Value v) {
   return out;
 }
 
+// Types that hold all bytes and all differences of bytes. Unsigned integers wrap below 0.
+bool holds_differences(tenon_dtype_t type) {
+  const bool is_unsigned = type == TENON_U16 || type == TENON_U32 || type == TENON_U64;
+  return dtype_bits(type) >= 16 && !is_unsigned && !is_complex(type);
+}
+
 bool is_between(double v, double low, double high) {
   return v == std::floor(v) && v >= low && v <= high;
 }
@@ -71,7 +77,7 @@ bool are_whole(Value v, double low, double high) {
   if (v.is_constant()) return are_between(v, low, high);
   const Node n = v.node();
   if (n.is("broadcast") || n.is("reshape")) return are_whole(n.operand(0), low, high);
-  if (!n.is("convert")) return false;
+  if (!n.is("convert") || !holds_differences(v.dtype())) return false;
   const Value from = n.operand(0);
   if (from.dtype() == TENON_U8) return low <= 0 && high >= 255;
   if (from.dtype() == TENON_I8) return low <= -128 && high >= 127;
@@ -81,7 +87,7 @@ bool are_whole(Value v, double low, double high) {
 
 // The bytes that v converts, through types that hold all of them; invalid if there are none.
 Value bytes_below(Value v) {
-  for (Node n = v.node(); n.is("convert") && dtype_bits(v.dtype()) >= 16; n = v.node()) {
+  for (Node n = v.node(); n.is("convert") && holds_differences(v.dtype()); n = v.node()) {
     v = n.operand(0);
     if (is_byte(v.dtype())) return v;
   }
@@ -97,7 +103,7 @@ std::optional<Factor> read_numbers(Value real) {
   if (!out.q.valid()) return {};
   if (!sub) return out;
   out.zero = sub.operand(1);
-  if (dtype_bits(out.zero.dtype()) < 16) return {};
+  if (!holds_differences(out.zero.dtype())) return {};
   const bool is_unsigned = out.q.dtype() == TENON_U8;
   if (!are_whole(out.zero, is_unsigned ? 0 : -128, is_unsigned ? 255 : 127)) {
     const auto offset = out.zero.dtype() == TENON_F32 ? read_scale(out.zero) : std::nullopt;

@@ -24,7 +24,7 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
     const std::string name(sym_text(v.view().name));
     TENON_TRY(require_variable(v, name));
     Value tangent;
-    TENON_TRY(argument(ports.main(), {v.dtype(), v.dims()}, name + "_t", &tangent));
+    TENON_TRY(ports.add_input(name + "_t", {v.dtype(), v.dims()}, &tangent));
     tangents[v.id()] = tangent;
   }
   Builder b(graph, ports.main().id());

@@ -68,11 +68,21 @@ Status Ports::outputs(std::string_view names, std::string_view what,
   return {};
 }
 
-void Ports::add_output(std::string_view name, Value v) {
+static std::string free_name(std::string_view name, const std::vector<std::string>& taken) {
   std::string own(name);
-  for (int n = 2; std::find(names_.begin(), names_.end(), own) != names_.end(); ++n)
+  for (int n = 2; std::find(taken.begin(), taken.end(), own) != taken.end(); ++n)
     own = cat(name, "_", n);
-  names_.push_back(own);
+  return own;
+}
+
+Status Ports::add_input(std::string_view name, const Type& type, Value* out) const {
+  std::vector<std::string> taken;
+  for (const Value v : main_.arguments()) taken.emplace_back(sym_text(v.view().name));
+  return argument(main_, type, free_name(name, taken), out);
+}
+
+void Ports::add_output(std::string_view name, Value v) {
+  names_.push_back(free_name(name, names_));
   added_.push_back(v);
 }
 

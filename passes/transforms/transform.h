@@ -22,7 +22,8 @@ class Ports {
   Region main() const { return main_; }
   std::vector<Node> nodes() const { return main_.nodes(); }
 
-  // Adds an output. Names that are taken get a number.
+  // Add an input or an output. Names that are taken get a number.
+  Status add_input(std::string_view name, const Type& type, Value* out) const;
   void add_output(std::string_view name, Value v);
   // Sets the outputs, then erases unused nodes that were made since `first`.
   Status finish(tenon_node_t first);

@@ -49,7 +49,7 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
     const Value y = ports.yields()[output];
     TENON_TRY(require_variable(y, ports.name(output)));
     Value seed;
-    TENON_TRY(argument(ports.main(), {y.dtype(), y.dims()}, cat("ct_", ports.name(output)), &seed));
+    TENON_TRY(ports.add_input(cat("ct_", ports.name(output)), {y.dtype(), y.dims()}, &seed));
     seeds.emplace_back(output, seed);
   }
   return add_cotangents(ports, wrt, seeds);

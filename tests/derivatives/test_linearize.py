@@ -162,3 +162,16 @@ def test_numbers_of_other_sizes_and_types_are_refused():
         linearize(lambda x: x * x, xp.asarray([1, 2]))
     with pytest.raises(tenon.UsageError, match="T0663.*no array of floats"):
         linearize(lambda x: xp.argmax(x), x)
+
+
+@pytest.mark.parametrize("transform", [tenon.jacfwd, tenon.jacrev, tenon.hessian])
+def test_arguments_of_jacobians(transform):
+    def f(x, y):
+        return xp.sum(x * y)
+
+    x = xp.ones(2)
+    for argnums, why in ((-1, "one position"), ((0, 1), "one position"), (5, "but the call has 2")):
+        with pytest.raises(tenon.UsageError, match=f"T0663.*{why}"):
+            transform(f, argnums)(x, x)
+    with pytest.raises(tenon.UsageError, match="T0663.*argument 0 is a dict"):
+        transform(lambda d: xp.sum(d["a"]))({"a": x})

@@ -249,7 +249,8 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
     `pull` takes a cotangent for each array of the result, nested like the result. It returns a tuple
     with the cotangents of the primals, and None for arrays that are not floats. It is the adjoint of
     the derivative under the sum of the real parts of conj(a) b: a factor of tangents is a conjugate
-    factor of cotangents.
+    factor of cotangents. Outside of a compiled function each call of `pull` computes the function
+    again; inside of one, it is computed once.
     """
 
     def run(primals: tuple[Any, ...], cotangents: Any) -> Any:

@@ -32,6 +32,29 @@ def _basis(a: Array) -> Array:
     return xp.reshape(xp.eye(count, dtype=a.dtype), (count, *a.shape))
 
 
+def _argument(args: tuple[Any, ...], argnums: int, what: str) -> Array:
+    """The array at a position of the arguments. T0663 for a position that is none, or for a nested argument."""
+    if not isinstance(argnums, int) or argnums < 0:
+        raise UsageError(
+            f"{what}: argnums is {argnums!r}; it must be one position, from 0 on: join several arguments to one "
+            "array, or call it for each",
+            "T0663",
+        )
+    if argnums >= len(args):
+        raise UsageError(
+            f"{what}: argnums names argument {argnums}, but the call has {len(args)}, from 0 on",
+            "T0663",
+        )
+    value = args[argnums]
+    if not any(leaf is value for leaf in Tree(value).leaves):
+        raise UsageError(
+            f"{what}: argument {argnums} is a {type(value).__name__}, but a Jacobian is that of one array: take "
+            "that array as an argument of its own",
+            "T0663",
+        )
+    return array_of(value)
+
+
 def _require_type(a: Array, name: str, what: str, holomorphic: bool) -> None:
     """T0663 unless an array is complex with holomorphic, and real without it."""
     if dt.is_complex(a.dtype) == holomorphic:
@@ -55,7 +78,7 @@ def jacfwd(function: Function, argnums: int = 0, holomorphic: bool = False) -> F
     """
 
     def run(*args: Any) -> Any:
-        x = array_of(args[argnums])
+        x = _argument(args, argnums, "jacfwd")
         require_float(x, f"argument {argnums}", "jacfwd")
         _require_type(x, f"argument {argnums}", "jacfwd", holomorphic)
 
@@ -86,7 +109,7 @@ def jacrev(function: Function, argnums: int = 0, holomorphic: bool = False) -> F
     """
 
     def run(*args: Any) -> Any:
-        x = array_of(args[argnums])
+        x = _argument(args, argnums, "jacrev")
         require_float(x, f"argument {argnums}", "jacrev")
 
         def of_x(x: Array) -> Any:
