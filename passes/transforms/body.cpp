@@ -14,18 +14,21 @@ Body::Body(const Builder& at) : b_(at.raw()) {
   b_.note(status);
 }
 
-Value Body::add(const TypeView& type, uint32_t first_dim) {
+Value Body::add(const Type& type) {
   Value out;
-  Dims dims = type.dims();
-  dims.erase(dims.begin(), dims.begin() + first_dim);
-  if (b_.status().ok()) b_.note(argument(region(), {type.dtype(), dims}, "", &out));
+  if (b_.status().ok()) b_.note(argument(region(), type, "", &out));
   return out;
 }
 Value Body::argument_like(Value v) {
-  return add(v.type(), 0);
+  return add({v.dtype(), v.dims()});
+}
+Value Body::argument_as(Value v, tenon_dtype_t type) {
+  return add({type, v.dims()});
 }
 Value Body::argument_of_slice(Value v) {
-  return add(v.type(), 1);
+  Dims dims = v.dims();
+  dims.erase(dims.begin());
+  return add({v.dtype(), dims});
 }
 
 Status Body::yield(const std::vector<Value>& values) {

@@ -118,6 +118,11 @@ Status push_body(Builder& at, const Loop& loop, const std::vector<uint32_t>& wit
 
 // ---- Backwards ----
 
+// The type that a sum over iterations is kept in, so that it is rounded once.
+tenon_dtype_t sum_type(Value v) {
+  return v.dtype() == TENON_F16 || v.dtype() == TENON_BF16 ? TENON_F32 : v.dtype();
+}
+
 // The loop, which also yields the carried values that each iteration began with.
 Status with_starts(const Loop& loop, Node* out) {
   Builder at = Builder::before(loop.node);
@@ -149,7 +154,7 @@ Status pull_body(Builder& at, const Loop& loop, const Backward& back, Region* ou
   Body body(at);
   std::vector<Value> carried, captured, starts, slices, given, yields;
   for (const uint32_t i : back.carries) carried.push_back(body.argument_like(loop.arguments[i]));
-  for (const Value v : back.captures) captured.push_back(body.argument_like(v));
+  for (const Value v : back.captures) captured.push_back(body.argument_as(v, sum_type(v)));
   for (const Value v : back.starts) starts.push_back(body.argument_of_slice(v));
   for (const Value v : back.slices) slices.push_back(body.argument_of_slice(v));
   for (const Value v : back.given_cotangents) given.push_back(body.argument_of_slice(v));
@@ -173,7 +178,9 @@ Status pull_body(Builder& at, const Loop& loop, const Backward& back, Region* ou
     results.push_back(or_zeros(b, sums.of(arguments[i]), arguments[i]));
   for (size_t k = 0; k < captured.size(); ++k) {
     const Value more = sums.of(back.captures[k]);
-    results.push_back(more.valid() ? b.build("add", {captured[k], more}) : captured[k]);
+    results.push_back(more.valid()
+                          ? b.build("add", {captured[k], b.convert(more, captured[k].dtype())})
+                          : captured[k]);
   }
   for (const uint32_t i : back.cut)
     results.push_back(or_zeros(b, sums.of(arguments[i]), arguments[i]));
@@ -258,7 +265,7 @@ Status pull_loop(Builder& b, const Node& node, const ValueSet& varied,
   std::vector<Value> operands;
   for (const uint32_t i : back.carries)
     operands.push_back(or_zeros(b, cotangents[i], now.result(i)));
-  for (const Value v : back.captures) operands.push_back(zeros_like(b, v));
+  for (const Value v : back.captures) operands.push_back(b.full(sum_type(v), v.dims(), 0));
   const auto carried = static_cast<int64_t>(operands.size());
   for (const auto* list : {&back.starts, &back.slices, &back.given_cotangents})
     operands.insert(operands.end(), list->begin(), list->end());
@@ -269,7 +276,7 @@ Status pull_loop(Builder& b, const Node& node, const ValueSet& varied,
   TENON_TRY(b.status());
   uint32_t at = 0;
   for (const uint32_t i : back.carries) sums->add(loop.operands[i], made.result(at++));
-  for (const Value v : back.captures) sums->add(v, made.result(at++));
+  for (const Value v : back.captures) sums->add(v, b.convert(made.result(at++), v.dtype()));
   for (const uint32_t i : back.cut) sums->add(loop.operands[i], made.result(at++));
   return {};
 }

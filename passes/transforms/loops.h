@@ -37,11 +37,12 @@ class Body {
   Region region() const { return Region(b_.graph(), b_.raw().region); }
   // Adds an argument of the type of `v`, or of its slices along dim 0.
   Value argument_like(Value v);
+  Value argument_as(Value v, tenon_dtype_t type);  // of the dims of `v`
   Value argument_of_slice(Value v);
   Status yield(const std::vector<Value>& values);
 
  private:
-  Value add(const TypeView& type, uint32_t first_dim);
+  Value add(const Type& type);
   Builder b_;
 };
 

@@ -128,7 +128,7 @@ def _common(column: Sequence[Leaf]) -> DType | None:
     strong = [leaf.value.dtype for leaf in column if not leaf.weak]
     if strong:
         return strong[0]
-    own = {leaf.value.dtype for leaf in column}
+    own = sorted({leaf.value.dtype for leaf in column}, key=lambda d: (-d.bits, d.name))
     return next((d for d in own if all(leaf.fits(d) for leaf in column)), None)
 
 
@@ -264,8 +264,8 @@ def while_loop(condition: Any, body: Any, init: Any, /) -> Any:
             break
         made = Region(carry.values, again, [*carry.types])
     tree = made.result.tree
-    carry.check(_fitted(made, carry.values, again, carry), tree)
     made = _fitted(made, carry.values, again, carry)
+    carry.check(made, tree)
     holds = Region(carry.values, lambda *values: condition(carry.build(values)))
     if [type_text(v) for v in holds.values] != ["bool()"]:
         listed = nesting(holds.result.tree.structure).replace("*", "{}")
