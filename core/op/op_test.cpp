@@ -69,6 +69,13 @@ TEST_F(RegistryTest, RefusesBadDeclarations) {
   static constexpr tenon_op_rules_t kNoTranspose = {.size_bytes = sizeof(tenon_op_rules_t),
                                                     .linear = 1};
   refuses([](auto& d) { d.rules = &kNoTranspose; }, "go together");
+  // Without a derivative of its own the other float operand would have one of 0.
+  static constexpr tenon_op_rules_t kOneOfTwo = {
+      .size_bytes = sizeof(tenon_op_rules_t),
+      .linear = 1,
+      .transpose = [](void*, const tenon_builder_t*, tenon_node_t, uint32_t, const tenon_value_t*,
+                      tenon_value_t*) -> tenon_code_t { return TENON_OK; }};
+  refuses([](auto& d) { d.rules = &kOneOfTwo; }, "in no mask of linearity");
   static constexpr tenon_op_rules_t kBeyond = {.size_bytes = sizeof(tenon_op_rules_t),
                                                .batched = 1u << 20};
   refuses([](auto& d) { d.rules = &kBeyond; }, "does not have");

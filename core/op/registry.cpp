@@ -8,6 +8,8 @@
 #include <cstring>
 #include <mutex>
 
+#include <tenon/cpp/dtype.hpp>
+
 #include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/base/str.h"
@@ -270,6 +272,15 @@ Status check_rules(const tenon_op_def_t& def) {
   const uint32_t beyond = def.operand_count >= 32 ? 0 : ~((1u << def.operand_count) - 1);
   if (((rules.linear | rules.bilinear | rules.batched) & beyond) != 0)
     return bad("a mask of its rules names an operand that it does not have");
+  const uint32_t masks = rules.linear | rules.bilinear;
+  for (uint32_t i = 0; masks != 0 && i < def.operand_count; ++i) {
+    const bool differentiable = (def.operands[i].dtypes & (sdk::kFloat | sdk::kComplex)) != 0;
+    if (differentiable && (masks >> i & 1) == 0)
+      return bad(
+          fmt::format("operand {} may hold floats and is in no mask of linearity, so that its "
+                      "derivative would be 0: use the rule jvp",
+                      quoted(from_abi_str(def.operands[i].name))));
+  }
   for (uint32_t i = 0; i < rules.partial_count; ++i) {
     if (def.scalar == nullptr || rules.partials[i].operand >= def.operand_count)
       return bad("partial derivatives are those of its scalar program, by its operands");
