@@ -8,8 +8,6 @@
 #include <cstring>
 #include <mutex>
 
-#include <tenon/cpp/dtype.hpp>
-
 #include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/base/str.h"
@@ -258,6 +256,10 @@ bool fits_role(uint32_t role, uint32_t kind) {
   }
 }
 
+constexpr tenon_dtypes_t kDifferentiable =
+    TENON_DTYPE_BIT(TENON_F16) | TENON_DTYPE_BIT(TENON_BF16) | TENON_DTYPE_BIT(TENON_F32) |
+    TENON_DTYPE_BIT(TENON_F64) | TENON_DTYPE_BIT(TENON_C64) | TENON_DTYPE_BIT(TENON_C128);
+
 // The record of derivatives and batches.
 Status check_rules(const tenon_op_def_t& def) {
   const tenon_op_rules_t& rules = *def.rules;
@@ -274,7 +276,7 @@ Status check_rules(const tenon_op_def_t& def) {
     return bad("a mask of its rules names an operand that it does not have");
   const uint32_t masks = rules.linear | rules.bilinear;
   for (uint32_t i = 0; masks != 0 && i < def.operand_count; ++i) {
-    const bool differentiable = (def.operands[i].dtypes & (sdk::kFloat | sdk::kComplex)) != 0;
+    const bool differentiable = (def.operands[i].dtypes & kDifferentiable) != 0;
     if (differentiable && (masks >> i & 1) == 0)
       return bad(
           fmt::format("operand {} may hold floats and is in no mask of linearity, so that its "
