@@ -65,9 +65,17 @@ class _Program:
     """A compiled trace: the program, and the structure of its results."""
 
     def __init__(
-        self, native: _native.Program, structure: Any, narrowed: list[_Narrowed], plain: list[int]
+        self,
+        native: _native.Program,
+        structure: Any,
+        narrowed: list[_Narrowed],
+        plain: list[int],
+        lifted: list[Array],
+        by_symbols: bool,
     ):
         self.native = native
+        self.lifted = lifted  # further inputs
+        self.by_symbols = by_symbols  # whether sizes of the call may differ from those of the trace
         self.structure = structure
         self.narrowed = narrowed
         self.plain = plain  # results that are numbers of Python
@@ -76,7 +84,7 @@ class _Program:
         for i, dtype, line in self.narrowed:
             _check_range(leaves[i], dtype, line)
         wrap = any(isinstance(v, Array) for v in leaves)
-        inputs = tuple(v._read() if isinstance(v, Array) else v for v in leaves)
+        inputs = tuple(v._read() if isinstance(v, Array) else v for v in (*leaves, *self.lifted))
         given = self.native.run_as(inputs, {}, "tensor" if wrap else "same", [])
         results = [_of_tensor(r) if wrap else r for r in given]
         for i in self.plain:
@@ -101,7 +109,10 @@ class Compiled:
         dims: Mapping[str, Any] | None,
         fallback: bool,
         static: Sequence[str] = (),
+        fresh: bool = False,
     ):
+        """`fresh`: the function is traced at every call, so that it may use what changes around it. Traces
+        that are equal but for the values of arrays share a program."""
         self.__name__ = "f"  # of callables without a name
         functools.update_wrapper(self, function)
         self._function = function
@@ -109,6 +120,8 @@ class Compiled:
         self._dims = {name: _symbols(name, given) for name, given in (dims or {}).items()}
         self._fallback = flag("fallback", fallback)
         self._static = frozenset((static,) if isinstance(static, str) else static)
+        self._fresh = fresh
+        self._programs: dict[bytes, _native.Program] = {}  # by graph, with fresh
         self._exact: dict[object, _Program] = {}
         self._kinds: dict[object, _Kind] = {}
         self._generation = _trace.generation
@@ -125,24 +138,24 @@ class Compiled:
             return self._function(*args, **kwargs)  # inside of another trace
         if self._generation != _trace.generation:
             self._forget()
-        program = self._exact.get((structure, types))
+        program = None if self._fresh else self._exact.get((structure, types))
         if program is None:
             program = self._find(structure, types, names)
         try:
             return program.run(leaves)
         except UsageError:
-            if (structure, types) in self._exact:
+            if not program.by_symbols:
                 raise
         # Sizes that do not go together: a trace with numbers finds the line.
-        self._kind(structure, types).seen.append(types)
-        program = self._exact[structure, types] = self._trace_numbers(structure, types, names)
-        return program.run(leaves)
+        self._kind(structure, types).see(types)
+        return self._numbers(structure, types, names).run(leaves)
 
     def _forget(self) -> None:
         """An op has another meaning now, perhaps one that the function uses."""
         self._generation = _trace.generation
         self._exact.clear()
         self._kinds.clear()
+        self._programs.clear()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -155,12 +168,12 @@ class Compiled:
             if _matches(pattern, types):
                 return program
         wanted = kind.pattern(self._named(types, names))
-        kind.seen.append(types)
-        del kind.seen[:-PROGRAMS_MAX]
+        kind.see(types)
         if wanted != types and not kind.by_size:
             try:
                 program = self._trace(structure, types, names, wanted)
-                kind.programs.append((wanted, program))
+                if not self._fresh:
+                    kind.programs.append((wanted, program))
                 return program
             except (SizeNeeded, UnsupportedError) as error:
                 if getattr(error, "code", "T0632") != "T0632":  # an op needs numbers
@@ -171,7 +184,12 @@ class Compiled:
                 logging.getLogger("tenon").info(
                     "%s is compiled for each size: it needs sizes as numbers", self.__name__
                 )
-        program = self._exact[structure, types] = self._trace_numbers(structure, types, names)
+        return self._numbers(structure, types, names)
+
+    def _numbers(self, structure: Any, types: Types, names: list[str]) -> _Program:
+        program = self._trace_numbers(structure, types, names)
+        if not self._fresh:
+            self._exact[structure, types] = program
         return program
 
     def _kind(self, structure: Any, types: Types) -> _Kind:
@@ -258,7 +276,7 @@ class Compiled:
             ) from None
 
     def _trace(self, structure: Any, types: Types, names: list[str], wanted: Types) -> _Program:
-        trace = GraphTrace(self.__name__)
+        trace = GraphTrace(self.__name__, lifts=self._fresh)
         arguments = []
         shape: Any
         for i, ((dtype, sizes, weak), (_, shape, _)) in enumerate(zip(wanted, types)):
@@ -277,12 +295,24 @@ class Compiled:
         if not ids:
             raise UsageError(f"{self.__name__} returned no array", "T0601")
         graph = trace.native.finish(ids, [f"y{i}" for i in range(len(ids))])
-        self.compilations += 1
-        _trace.refuse_in_pass()
-        native = _native.Program(graph, self._device, not self._fallback, False, [], [])
+        native = self._program_of(graph)
         numbers = {a._value.id: i for i, a in enumerate(arguments) if a._weak}
         narrowed = [(numbers[id], d, at) for (id, d), at in trace.narrowed.items() if id in numbers]
-        return _Program(native, shape_of_result, narrowed, plain)
+        lifted = [Array(v) for v in trace.lifted or ()]
+        return _Program(native, shape_of_result, narrowed, plain, lifted, wanted != types)
+
+    def _program_of(self, graph: _native.Graph) -> _native.Program:
+        _trace.refuse_in_pass()
+        key = graph.write() if self._fresh else b""
+        native = self._programs.get(key) if self._fresh else None
+        if native is None:
+            self.compilations += 1
+            native = _native.Program(graph, self._device, not self._fallback, False, [], [])
+        if self._fresh:
+            if len(self._programs) >= PROGRAMS_MAX:
+                self._programs.clear()
+            self._programs[key] = native
+        return native
 
 
 def _drop(compiled: weakref.ref[Compiled], key: Any) -> None:
@@ -362,6 +392,11 @@ class _Kind:
         self.seen: list[Types] = []
         self.programs: list[tuple[Types, _Program]] = []
         self.by_size = False  # the function needs sizes as numbers
+
+    def see(self, types: Types) -> None:
+        if types not in self.seen:
+            self.seen.append(types)
+            del self.seen[:-PROGRAMS_MAX]
 
     def pattern(self, types: Types) -> Types:
         """The types, with symbols for sizes that have changed."""

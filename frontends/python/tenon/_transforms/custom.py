@@ -85,7 +85,7 @@ class _Rules:
         self._forward: Function | None = None
         self._backward: Function | None = None
         self._tangents: Function | None = None
-        self._compiled = Compiled(self._traced, None, None, True)
+        self._compiled = Compiled(self._traced, None, None, True, fresh=True)
         self._inside = threading.local()  # how many rules of it this thread is tracing
 
     def defvjp(self, forward: Function, backward: Function) -> None:

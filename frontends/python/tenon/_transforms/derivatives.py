@@ -7,7 +7,7 @@ from tenon._errors import UsageError
 from tenon._transforms.tracing import Traced, Tree, array_of, compiled, inlined, name_of
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
-from tenon.builder.trace import Dim, Value
+from tenon.builder.trace import Dim, Value, active
 from tenon.xp._array import Array
 
 TYPE_CHECKING = False
@@ -250,20 +250,66 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
     with the cotangents of the primals, and None for arrays that are not floats. It is the adjoint of
     the derivative under the sum of the real parts of conj(a) b: a factor of tangents is a conjugate
     factor of cotangents. Outside of a compiled function each call of `pull` computes the function
-    again; inside of one, it is computed once.
+    again, with the primals and the values around the function that it had; inside of one, it is
+    computed once.
     """
 
-    def run(primals: tuple[Any, ...], cotangents: Any) -> Any:
-        chosen = _float_leaves(primals)
-        traced, made = _linear_map(function, primals, name_of(function), "vjp", chosen, cotangents)
-        leaves: list[Any] = [None] * len(traced.given)
-        for i, g in zip(chosen, made[len(traced.ids) :]):
-            leaves[i] = g
-        return traced.tree.build(leaves)
+    if active() is not None:
+        return function(*primals), lambda cotangents: _pulled(function, primals, cotangents)
+    held: list[_Held] = []
 
-    value = compiled(lambda *args: function(*args), function, "value")(*primals)
-    pulled = compiled(run, function, "vjp")
+    def point(*primals: Any) -> Any:
+        held.append(_Held(function, primals))
+        return held[-1].value
+
+    primals = tuple(_snapshot(p) for p in primals)
+    value = compiled(point, function, "value")(*primals)
+    again = held[-1]
+    pulled = compiled(
+        lambda p, cotangents: _pulled(again, p, cotangents), function, "vjp", fresh=False
+    )
     return value, lambda cotangents: pulled(primals, cotangents)
+
+
+def _pulled(function: Function, primals: tuple[Any, ...], cotangents: Any) -> Any:
+    chosen = _float_leaves(primals)
+    traced, made = _linear_map(function, primals, name_of(function), "vjp", chosen, cotangents)
+    leaves: list[Any] = [None] * len(traced.given)
+    for i, g in zip(chosen, made[len(traced.ids) :]):
+        leaves[i] = g
+    return traced.tree.build(leaves)
+
+
+class _Held:
+    """A function of arrays as it was when it was traced, with the arrays around it that it used."""
+
+    def __init__(self, function: Function, primals: tuple[Any, ...]):
+        self.__name__ = name_of(function)
+        traced = Traced(function, self.__name__, primals)
+        self.result = traced.result
+        self.graph = traced.transformed("dce")
+        around = {
+            inner.id: value for value, inner in traced.outer.around() if inner.trace is traced.outer
+        }
+        self.captured = [Array(around[outer.id]) for outer, _ in traced.trace.inputs]
+        self.value = self.result.build(traced.inline("dce"))
+
+    def __call__(self, *primals: Any) -> Any:
+        given = [array_of(v) for v in Tree(primals).leaves]
+        return self.result.build(inlined(self.graph, [*given, *self.captured]))
+
+
+def _snapshot(primal: Any) -> Any:
+    """The same arrays, which nobody writes to any more."""
+
+    def copied(v: Any) -> Any:
+        if isinstance(v, Array):
+            return Array(v._value, v._weak)
+        copy = getattr(v, "clone", None) or getattr(v, "copy", None)
+        return v if copy is None else copy()
+
+    tree = Tree(primal)
+    return tree.build([copied(v) for v in tree.leaves])
 
 
 def linearize(function: Function, *primals: Any) -> tuple[Any, Function]:
@@ -309,7 +355,7 @@ def linearize(function: Function, *primals: Any) -> tuple[Any, Function]:
             [next(after) if dt.is_floating(v.dtype) else ops_zeros(v) for v in leaves]
         )
 
-    pushed = compiled(push, function, "linear map")
+    pushed = compiled(push, function, "linear map", fresh=False)
 
     def along(*tangents: Any) -> Any:
         tree = Tree(tangents)

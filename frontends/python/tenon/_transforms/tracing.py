@@ -115,9 +115,12 @@ def _as_arrays(result: Any) -> Any:
     return tree.build([_of_tensor(v) if isinstance(v, _native.Tensor) else v for v in tree.leaves])
 
 
-def compiled(function: Function, like: Any, prefix: str) -> Function:
-    """A function of arrays that runs in a trace; called elsewhere, it is compiled."""
-    whole = Compiled(function, None, None, True)
+def compiled(function: Function, like: Any, prefix: str, fresh: bool = True) -> Function:
+    """A function of arrays that runs in a trace; called elsewhere, it is compiled.
+
+    `fresh`: it is traced at every call, as the function of a user may use values that change.
+    """
+    whole = Compiled(function, None, None, True, fresh=fresh)
 
     @functools.wraps(like, updated=())
     def call(*args: Any) -> Any:
@@ -130,7 +133,8 @@ def compiled(function: Function, like: Any, prefix: str) -> Function:
 def at_once(*static: str) -> Callable[[F], F]:
     """A decorator: the function works in a trace, and is compiled where it is called elsewhere.
 
-    `static` as in `tenon.compile`. Functions among the arguments are constants, too.
+    `static` as in `tenon.compile`. Functions among the arguments are traced at every call, as they may use
+    values that change.
     """
 
     def decorate(function: F) -> F:
@@ -141,7 +145,7 @@ def at_once(*static: str) -> Callable[[F], F]:
             if active() is not None:
                 return function(*args, **kwargs)
             if not whole:
-                whole.append(Compiled(function, None, None, True, static))
+                whole.append(Compiled(function, None, None, True, static, fresh=True))
             return _as_arrays(whole[0](*args, **kwargs))
 
         return call  # type: ignore[return-value]

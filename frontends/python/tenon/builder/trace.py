@@ -165,14 +165,18 @@ class GraphTrace:
         name: str = "f",
         native: _native.Trace | None = None,
         outer: GraphTrace | None = None,
+        lifts: bool = False,
     ):
-        """`outer`: a trace whose values may be used; they become inputs of this graph."""
+        """`outer`: a trace whose values may be used; they become inputs of this graph. `lifts`: so do arrays
+        that have values already, which are constants otherwise."""
         _host.open()
         self.outer = outer
         self.inputs: list[tuple[Value, Value]] = []
         """Values of outer traces, and the inputs of this graph that stand for them."""
         self.native = native if native is not None else _native.Trace(name)
         self._seen: dict[int, tuple[Value, Value]] = {}
+        self.lifted: list[Value] | None = [] if lifts else None
+        """Arrays with values that became inputs, in order."""
         self._line: tuple[str, int] | None = None
         self.symbols: dict[object, Size] = {}
         self.locate = native is None
@@ -260,7 +264,7 @@ class GraphTrace:
         known = self._seen.get(id(value))
         if known is None:
             known = self._seen[id(value)] = (value, self._import(value))
-        return known[1].id
+        return self.id_of(known[1])
 
     def _is_outer(self, trace: GraphTrace | None) -> bool:
         outer = self.outer
@@ -291,9 +295,29 @@ class GraphTrace:
         evaluate((value,))
         if isinstance(value.data, (bool, int, float, complex)):
             return self.constant(value.dtype, (), element(value.dtype, value.data))
+        outermost = self
+        while outermost.outer is not None:
+            outermost = outermost.outer
+        if outermost.lifted is not None:
+            return outermost._lift(value)
         shape = tuple(int(s) for s in value.shape)
         data = memoryview(value.data).cast("B").tobytes() if 0 not in shape else b""
         return self.constant(value.dtype, shape, data)
+
+    def around(self) -> list[tuple[Value, Value]]:
+        """Arrays with values that this trace uses, and its values that stand for them."""
+        return list(self._seen.values())
+
+    def _lift(self, value: Value) -> Value:
+        """The input that stands for an array with a value."""
+        known = self._seen.get(id(value))
+        if known is None:
+            assert self.lifted is not None
+            dims = [int(s) for s in value.shape]
+            number = self.native.input(value.dtype.code, dims, f"lifted{len(self.lifted)}")
+            self.lifted.append(value)
+            known = self._seen[id(value)] = (value, self.wrap(self.native.type_of(number)))
+        return known[1]
 
     def emit(
         self, op: str, operands: Sequence[Value | None], attrs: Attrs, regions: Sequence[int] = ()
