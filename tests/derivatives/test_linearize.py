@@ -175,3 +175,75 @@ def test_arguments_of_jacobians(transform):
             transform(f, argnums)(x, x)
     with pytest.raises(tenon.UsageError, match="T0663.*argument 0 is a dict"):
         transform(lambda d: xp.sum(d["a"]))({"a": x})
+
+
+# ---- What is around a function ----
+
+
+def test_transforms_read_what_is_around_at_each_call():
+    """Called at once, they are functions of Python like any other: nothing from an earlier call stays."""
+    p = xp.asarray(0.0)
+
+    def loss(p):
+        return (p * scale - target) ** 2
+
+    gradient, samples = tenon.grad(loss), tenon.vmap(lambda v: xp.sum(v) * scale)
+
+    def cell(h, u):
+        return h * scale + u, h
+
+    for number in (1.0, 2.0, 3.0):
+        for scale in (number, xp.asarray(number)):
+            target = 2 * scale
+            assert float(gradient(p)) == -4 * number**2
+            assert samples(xp.ones((2, 3))).tolist() == [3 * number] * 2
+            assert float(tenon.scan(cell, xp.asarray(1.0), xp.zeros(2))[0]) == number**2
+    assert gradient.__wrapped__ is loss
+
+
+def test_equal_traces_share_a_program():
+    held = [xp.asarray([1.0, 2.0])]
+    gradient = tenon.grad(lambda p: xp.sum(p * held[0]))
+    for _ in range(3):
+        held[0] = held[0] + 1
+        assert gradient(xp.zeros(2)).tolist() == held[0].tolist()
+    (whole,) = [
+        c.cell_contents for c in gradient.__closure__ if hasattr(c.cell_contents, "compilations")
+    ]
+    assert whole.compilations == 1
+
+
+def test_pull_keeps_the_point_and_what_was_around():
+    scale, x = xp.asarray(1.0), xp.asarray([2.0])
+    value, pull = tenon.vjp(lambda v: v * v * scale, x)
+    scale = xp.asarray(100.0)
+    x[0] = 50.0
+    assert pull(xp.ones(1))[0].tolist() == [4.0] and value.tolist() == [4.0]
+    given = np.asarray([2.0])
+    pull = tenon.vjp(lambda v: v * v, given)[1]
+    given[0] = 50.0
+    assert pull(np.ones(1))[0].tolist() == [4.0]
+
+
+def test_derivatives_are_in_the_order_of_argnums():
+    x, y = xp.asarray(2.0), xp.asarray(5.0)
+    f = lambda x, y: x * x * y  # noqa: E731
+    assert [float(g) for g in tenon.grad(f, argnums=(1, 0))(x, y)] == [4.0, 20.0]
+    assert [float(g) for g in tenon.grad(f, argnums=(0, 0))(x, y)] == [20.0, 20.0]
+
+
+def test_derivatives_by_numbers_have_the_default_type():
+    assert tenon.grad(lambda v: v * v)(3.0).dtype == xp.float32
+    assert tenon.vjp(lambda v: v * v, 3.0)[1](1.0)[0].dtype == xp.float32
+
+
+def test_logaddexp_where_both_are_equal():
+    f = lambda v: xp.logaddexp(v, 2 * v)  # noqa: E731
+    zero = xp.asarray(0.0)
+    assert float(tenon.grad(f)(zero)) == 1.5 and float(tenon.grad(tenon.grad(f))(zero)) == 0.25
+
+
+def test_a_compiled_hessian_takes_any_size():
+    hessian = tenon.compile(tenon.hessian(lambda v: xp.sum(v**3)))
+    for n in (2, 3):
+        np.testing.assert_array_equal(np.asarray(hessian(xp.ones(n))), 6 * np.eye(n))

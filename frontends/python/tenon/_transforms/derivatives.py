@@ -8,7 +8,7 @@ from tenon._transforms.tracing import Traced, Tree, array_of, compiled, inlined,
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
 from tenon.builder.trace import Dim, Value, active
-from tenon.xp._array import Array
+from tenon.xp._array import Array, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,14 +53,23 @@ def _chosen(args: tuple[Any, ...], argnums: tuple[int, ...], what: str) -> list[
     return out
 
 
-def _nested(args: tuple[Any, ...], argnums: Any, leaves: Sequence[Any]) -> Any:
-    """Derivatives, nested like the arguments that they belong to."""
-    rest = iter(leaves)
+def _nested(
+    args: tuple[Any, ...], argnums: Any, chosen: Sequence[int], leaves: Sequence[Any]
+) -> Any:
+    """Derivatives, nested like the arguments that they belong to, in the order of argnums."""
+    by_leaf = dict(zip(chosen, leaves))
     parts = []
     for n in (argnums,) if isinstance(argnums, int) else argnums:
-        tree = Tree(args[n])
-        parts.append(tree.build([next(rest) for _ in tree.leaves]))
+        tree, first = Tree(args[n]), sum(len(Tree(a).leaves) for a in args[:n])
+        parts.append(tree.build([by_leaf[first + i] for i in range(len(tree.leaves))]))
     return parts[0] if isinstance(argnums, int) else tuple(parts)
+
+
+def _as_given(gradient: Array, given: Array) -> Array:
+    """The gradient in the type that its argument has among arrays: a number has the default one."""
+    if not given._weak:
+        return gradient
+    return Array(ops.convert(gradient._value, value_of(given).dtype))
 
 
 def _is_pair(result: Tree) -> bool:
@@ -122,7 +131,8 @@ def value_and_grad(
         wrt = " ".join(f"x{i}" for i in chosen)
         made = traced.inline(f'grad{{wrt="{wrt}", of=y0}},cse,dce')
         count = len(traced.ids)
-        return aux.build(made[:count]), _nested(args, argnums, made[count:])
+        slopes = [_as_given(g, traced.given[i]) for i, g in zip(chosen, made[count:])]
+        return aux.build(made[:count]), _nested(args, argnums, chosen, slopes)
 
     return compiled(run, function, "value_and_grad")
 
@@ -276,7 +286,7 @@ def _pulled(function: Function, primals: tuple[Any, ...], cotangents: Any) -> An
     traced, made = _linear_map(function, primals, name_of(function), "vjp", chosen, cotangents)
     leaves: list[Any] = [None] * len(traced.given)
     for i, g in zip(chosen, made[len(traced.ids) :]):
-        leaves[i] = g
+        leaves[i] = _as_given(g, traced.given[i])
     return traced.tree.build(leaves)
 
 

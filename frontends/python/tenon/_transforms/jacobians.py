@@ -8,7 +8,6 @@ from tenon._transforms.derivatives import jvp, require_float, vjp
 from tenon._transforms.samples import vmap
 from tenon._transforms.tracing import Tree, array_of, compiled
 from tenon.builder import dtypes as dt
-from tenon.builder.trace import Dim
 from tenon.xp._array import Array
 
 TYPE_CHECKING = False
@@ -21,14 +20,9 @@ if TYPE_CHECKING:
 
 def _basis(a: Array) -> Array:
     """One array of the type of `a` for each element, which is 1 there and 0 elsewhere."""
-    if any(isinstance(s, Dim) for s in a.shape):
-        raise UsageError(
-            "a Jacobian has a row or column per element, so sizes must be known: fix the dynamic sizes",
-            "T0663",
-        )
     count = 1
     for s in a.shape:
-        count *= s
+        count *= int(s)  # a row for each element: sizes must be numbers
     return xp.reshape(xp.eye(count, dtype=a.dtype), (count, *a.shape))
 
 

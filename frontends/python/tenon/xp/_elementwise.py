@@ -268,10 +268,14 @@ def logaddexp(x1: Any, x2: Any, /) -> Array:
     shape = ops.broadcast_shapes(a.shape, b.shape)
     a, b = ops.broadcast_to(a, shape), ops.broadcast_to(b, shape)
     one = ops.one
-    far = one("neg", one("abs", one("sub", a, b)))
-    sum = one("add", one("max", a, b), one("log1p", one("exp", far)))
-    twice = one("add", a, ops.like(a, 0.6931471805599453))  # inf - inf is NaN
-    return Array(ops.select(ops.compare(a, b, 0), twice, sum))
+    # From the larger one, without its size: the derivatives of max and abs would be wrong where both
+    # are equal. Two equal infinities have no difference.
+    far = one("sub", b, a)
+    same = one("and", one("is_inf", a), ops.compare(a, b, 0))
+    far = ops.select(same, ops.like(a, 0.0), far)
+    from_a = one("add", a, one("softplus", far))
+    from_b = one("add", b, one("softplus", one("neg", far)))
+    return Array(ops.select(ops.compare(b, a, 4), from_b, from_a))
 
 
 @_published
