@@ -310,7 +310,7 @@ class _Held:
 
 
 def _snapshot(primal: Any) -> Any:
-    """The same arrays, which nobody writes to any more."""
+    """Copies of the arrays, so that later writes change nothing here."""
 
     def copied(v: Any) -> Any:
         if isinstance(v, Array):

@@ -159,8 +159,14 @@ std::string operands_text(const tenon_op_def_t& op, uint32_t mask) {
   return text;
 }
 
+// The passes of derivatives and batches know these: their declarations need no rules.
+bool is_control_flow(const tenon_op_def_t& op) {
+  return view(op.name) == "scan" || view(op.name) == "while" || view(op.name) == "switch";
+}
+
 // How it differentiates: the words for "Derivative: ...".
 std::string derivative_text(const tenon_op_def_t& op) {
+  if (is_control_flow(op)) return "that of its regions, in both modes";
   const tenon_op_rules_t* rules = op.rules;
   if (rules != nullptr && rules->no_derivative.size > 0)
     return fmt::format("none, {}", view(rules->no_derivative));
@@ -192,6 +198,7 @@ std::string samples_text(const tenon_op_def_t& op) {
   if (rules != nullptr && rules->batch != nullptr) return "a rule of its own";
   if (rules != nullptr && rules->batched != 0)
     return "as a new first dim of " + operands_text(op, rules->batched);
+  if (is_control_flow(op)) return "through its regions";
   return op.decompose != nullptr ? "as those of its decomposition" : "one after another";
 }
 
