@@ -2,7 +2,9 @@
 ONNX, where onnxruntime without optimisations is the measure."""
 
 import logging
+import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,6 +93,15 @@ def test_a_changed_weight_of_a_frozen_program_is_refused():
     torch._dynamo.reset()
 
 
+def most_bytes():
+    """Of memory for a byte of weights. Without products of bytes they are pairs of 16 bits; narrow vectors
+    read floats."""
+    flags = "" if "TENON_CPU_ISA" in os.environ else Path("/proc/cpuinfo").read_text()
+    if "avx512_vnni" in flags or "avx_vnni" in flags:
+        return 1.1
+    return 2.2 if "avx2" in flags else 4.4
+
+
 class Wide(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -113,9 +124,9 @@ def test_weights_keep_their_bits(flow, rows, tmp_path):
     model.save(tmp_path / "net.tpk")
     # A byte for each weight, as torch keeps them, and with groups of 8 a scale of 4 bytes for each.
     weights = 2 * 256 * 1024 * (1.5 if "weights_4" in flow else 1)
-    info = model.info
-    assert info["constant_bytes"] < 1.1 * weights
-    assert (tmp_path / "net.tpk").stat().st_size - info["code_bytes"] < 1.1 * weights + MARGIN_BYTES
+    most, info = most_bytes() * weights, model.info
+    assert info["constant_bytes"] < most
+    assert (tmp_path / "net.tpk").stat().st_size - info["code_bytes"] < most + MARGIN_BYTES
 
 
 @chosen(["static_u8", "static_s8"], 1)
