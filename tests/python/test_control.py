@@ -88,16 +88,23 @@ def test_sizes_may_be_symbols():
     assert f.compilations == 2
 
 
-def test_one_program_per_functions_and_types():
+def test_functions_are_traced_at_each_call_and_equal_traces_share_a_program():
     traced = []
 
     def step(c, x):
         traced.append(1)
         return c + x, None
 
+    (whole,) = [
+        cell.cell_contents
+        for cell in tenon.scan.__closure__
+        if isinstance(cell.cell_contents, list)
+    ]
+    made = []
     for n in (2.0, 3.0):
         tenon.scan(step, xp.asarray(0.0), xp.asarray([n, n]))
-    assert len(traced) == 1
+        made.append(whole[0].compilations)
+    assert len(traced) == 2 and made[0] == made[1]
 
 
 # ---- Derivatives ----
