@@ -247,3 +247,18 @@ def test_a_compiled_hessian_takes_any_size():
     hessian = tenon.compile(tenon.hessian(lambda v: xp.sum(v**3)))
     for n in (2, 3):
         np.testing.assert_array_equal(np.asarray(hessian(xp.ones(n))), 6 * np.eye(n))
+
+
+def test_arguments_by_name():
+    def f(x, k):
+        return xp.sum(x * x) * k
+
+    x = xp.asarray([1.0, 2.0])
+    assert tenon.grad(f)(x, k=3.0).tolist() == [6.0, 12.0]
+    assert tenon.vmap(lambda a, b: a * b)(x, b=x).tolist() == [1.0, 4.0]
+    assert float(tenon.checkpoint(f)(x, k=2.0)) == 10.0
+    rule = tenon.custom_vjp(f)
+    rule.defvjp(lambda x, k: (f(x, k), (x, k)), lambda saved, g: (g * saved[0], None))
+    assert float(rule(x=x, k=xp.asarray(2.0))) == 10.0
+    with pytest.raises(tenon.UsageError, match="T0602.*k has no position"):
+        tenon.grad(lambda x, *, k: xp.sum(x) * k)(x, k=3.0)

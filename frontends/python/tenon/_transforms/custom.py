@@ -18,7 +18,7 @@ from tenon._transforms.regions import (
     same_type,
     type_text,
 )
-from tenon._transforms.tracing import Tree, array_of, compiled, name_of
+from tenon._transforms.tracing import Tree, array_of, compiled, name_of, positional
 from tenon._tree import is_node
 from tenon.builder import dtypes as dt
 from tenon.builder import ops
@@ -108,7 +108,8 @@ class _Rules:
         self._compiled._forget()
         return tangents
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args = positional(self._function, args, kwargs) if kwargs else args
         return self._traced(*args) if active() is not None else self._compiled(*args)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:

@@ -12,6 +12,7 @@ import functools
 
 from tenon import _native, xp
 from tenon._compile import Compiled, _result_value
+from tenon._errors import UsageError
 from tenon._tree import constant, flatten, unflatten
 from tenon.builder.trace import GraphTrace, Value, active, tracing
 from tenon.xp._array import Array, _of_tensor
@@ -115,6 +116,25 @@ def _as_arrays(result: Any) -> Any:
     return tree.build([_of_tensor(v) if isinstance(v, _native.Tensor) else v for v in tree.leaves])
 
 
+def positional(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments of a call by position. T0602 for those that have none."""
+    import inspect
+
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except ValueError:  # of some functions in C
+        rest = kwargs
+    else:
+        args, rest = bound.args, bound.kwargs
+    if rest:
+        raise UsageError(
+            f"{name_of(function)}: {min(rest)} has no position in this call, and transforms take arguments by "
+            "position: give those before it too, or bind it with functools.partial",
+            "T0602",
+        )
+    return args
+
+
 def compiled(function: Function, like: Any, prefix: str, fresh: bool = True) -> Function:
     """A function of arrays that runs in a trace; called elsewhere, it is compiled.
 
@@ -123,8 +143,9 @@ def compiled(function: Function, like: Any, prefix: str, fresh: bool = True) -> 
     whole = Compiled(function, None, None, True, fresh=fresh)
 
     @functools.wraps(like, updated=())
-    def call(*args: Any) -> Any:
-        return function(*args) if active() is not None else _as_arrays(whole(*args))
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = positional(like, args, kwargs) if kwargs else args
+        return function(*given) if active() is not None else _as_arrays(whole(*given))
 
     call.__name__ = f"{prefix} of {name_of(like)}"
     return call
