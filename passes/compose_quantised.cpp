@@ -32,6 +32,11 @@ bool read_dims(std::vector<int64_t>* dims, const std::vector<int64_t>& places) {
          std::is_sorted(dims->begin(), dims->end());
 }
 
+// One number, or numbers that differ along some dims of `shape`, broadcast to it.
+Value spread(Builder& b, Value numbers, const Dims& shape, const std::vector<int64_t>& dims) {
+  return dims.empty() ? b.splat(numbers, shape) : b.broadcast(numbers, shape, dims);
+}
+
 // The product of both scales, broadcast to `shape`. It is multiplied before the broadcast where one
 // of them is a single number.
 Value factor_of(Builder& b, const Scale& x, const Scale& y, const Dims& shape) {
@@ -46,7 +51,7 @@ Value factor_of(Builder& b, const Scale& x, const Scale& y, const Dims& shape) {
   if (x.dims.empty()) left = b.splat(left, inner);
   if (y.dims.empty()) right = b.splat(right, inner);
   const Value both = b.build("mul", {left, right});
-  return wide.dims.empty() ? b.splat(both, shape) : b.broadcast(both, shape, wide.dims);
+  return spread(b, both, shape, wide.dims);
 }
 
 int64_t role(const Node& node, std::string_view attr, size_t i) {
@@ -55,14 +60,15 @@ int64_t role(const Node& node, std::string_view attr, size_t i) {
 }
 
 std::vector<Attr> attrs_of(const Node& node, tenon_dtype_t result) {
-  std::vector<Attr> out;
-  const tenon_node_view_t view = node.view();
-  for (uint32_t i = 0; i < view.attr_count; ++i) {
-    const std::string_view name = sym_text(view.attrs[i].name);
-    if (name != "acc" && name != "dtype") out.push_back(Attr(view.attrs[i]));
-  }
+  std::vector<Attr> out = attributes_of(node, {"acc", "dtype"});
   out.push_back({"dtype", dtype(result)});
   return out;
+}
+
+// The dims of the result that a factor keeps, in the order of the factor.
+std::vector<int64_t> kept(std::vector<int64_t> places) {
+  std::erase_if(places, [](int64_t place) { return place < 0; });
+  return places;
 }
 
 // The sums of one factor over the contracted dims, broadcast to the shape of the result.
@@ -70,9 +76,8 @@ Value sums_of_dot(Builder& b, const Node& node, const Roles& roles, Value factor
   const std::string_view contract = is_a ? "a_contract" : "b_contract";
   const Value sums =
       b.build("reduce_sum", {b.convert(factor, TENON_I32)}, {{"dims", node.i64s(contract)}});
-  std::vector<int64_t> places = is_a ? roles.of_a : roles.of_b;
-  std::erase_if(places, [](int64_t place) { return place < 0; });
-  return b.broadcast(b.convert(sums, TENON_F32), node.result().dims(), places);
+  return b.broadcast(b.convert(sums, TENON_F32), node.result().dims(),
+                     kept(is_a ? roles.of_a : roles.of_b));
 }
 
 // The same for a convolution: sums over the features, then over the windows.
@@ -93,17 +98,14 @@ Value sums_of_windows(Builder& b, const Node& node, const Roles& roles, Value x)
 // Subtracts from the sums a zero point that q's type may not hold:
 // sum x (q - zero) = sum x q - zero sum x. `sums`: the sums of x.
 Value without_offset(Builder& b, Value real, Value sums, const Scale& offset) {
-  const Value inner = narrow(b, offset);
-  const Dims shape = real.dims();
-  const Value zero =
-      offset.dims.empty() ? b.splat(inner, shape) : b.broadcast(inner, shape, offset.dims);
+  const Value zero = spread(b, narrow(b, offset), real.dims(), offset.dims);
   return b.build("sub", {real, b.build("mul", {zero, sums})});
 }
 
-// Whether the dims of a factor that the sum leaves are in the order of the result.
-bool in_order(std::vector<int64_t> places) {
-  std::erase_if(places, [](int64_t place) { return place < 0; });
-  return std::is_sorted(places.begin(), places.end());
+// Whether a factor keeps its dims in the order of the result.
+bool in_order(const std::vector<int64_t>& places) {
+  const std::vector<int64_t> dims = kept(places);
+  return std::is_sorted(dims.begin(), dims.end());
 }
 
 // Maps the dims of scales to those of the result. False where the product has to stay in f32: the
@@ -192,6 +194,7 @@ Roles roles_of_conv(const Node& node) {
 
 struct Candidate {
   Node node;
+  Factor x, y;
   bool was_claimed = false;
   Node sum;    // the product of integers, once it is built
   Value made;  // the replacement of the result
@@ -204,21 +207,20 @@ void candidates(Region region, const PassContext& context, std::vector<Candidate
     const std::vector<tenon_region_t> inner(view.regions, view.regions + view.region_count);
     for (const tenon_region_t r : inner) candidates(Region(region.graph(), r), context, out);
     if (!node.is("dot_general") && !node.is("conv")) continue;
-    if (node.result().dtype() != TENON_F32 || !read_factor(node.operand(0)) ||
-        !read_factor(node.operand(1)))
-      continue;
-    out->push_back({.node = node, .was_claimed = context.claimed(node)});
+    if (node.result().dtype() != TENON_F32) continue;
+    const auto x = read_factor(node.operand(0));
+    const auto y = x ? read_factor(node.operand(1)) : std::nullopt;
+    if (y) out->push_back({.node = node, .x = *x, .y = *y, .was_claimed = context.claimed(node)});
   }
 }
 
 Status make(Candidate* c) {
-  Factor x = *read_factor(c->node.operand(0)), y = *read_factor(c->node.operand(1));
   const Roles roles = c->node.is("conv") ? roles_of_conv(c->node) : roles_of_dot(c->node);
-  if (!fit(c->node, roles, &x, &y)) return {};
+  if (!fit(c->node, roles, &c->x, &c->y)) return {};
   Builder b = Builder::before(c->node);
-  const Value real = product(b, c->node, roles, x, y, &c->sum);
+  const Value real = product(b, c->node, roles, c->x, c->y, &c->sum);
   if (b.status().ok())
-    c->made = b.build("mul", {real, factor_of(b, x.scale, y.scale, real.dims())});
+    c->made = b.build("mul", {real, factor_of(b, c->x.scale, c->y.scale, real.dims())});
   return b.status();
 }
 

@@ -69,7 +69,7 @@ TEST_F(RegistryTest, RefusesBadDeclarations) {
   static constexpr tenon_op_rules_t kNoTranspose = {.size_bytes = sizeof(tenon_op_rules_t),
                                                     .linear = 1};
   refuses([](auto& d) { d.rules = &kNoTranspose; }, "go together");
-  // Without a derivative of its own the other float operand would have one of 0.
+  // The derivative with respect to the other float operand would silently be 0.
   static constexpr tenon_op_rules_t kOneOfTwo = {
       .size_bytes = sizeof(tenon_op_rules_t),
       .linear = 1,

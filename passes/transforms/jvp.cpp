@@ -6,12 +6,7 @@
 namespace tenon::passes {
 namespace {
 
-constexpr tenon_pass_option_def_t kOptions[] = {
-    {str("wrt"),
-     str("names of inputs, separated by spaces; empty: all floats and complex numbers"),
-     TENON_ATTR_STRING,
-     0,
-     {}}};
+constexpr tenon_pass_option_def_t kOptions[] = {kWrtOption};
 
 Status run(tenon_graph_t* graph, const PassContext& context) {
   Ports ports(graph);

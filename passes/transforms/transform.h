@@ -6,6 +6,14 @@
 
 namespace tenon::passes {
 
+// Of all transforms that differentiate.
+inline constexpr tenon_pass_option_def_t kWrtOption = {
+    str("wrt"),
+    str("names of inputs, separated by spaces; empty: all floats and complex numbers"),
+    TENON_ATTR_STRING,
+    0,
+    {}};
+
 // The main region of a graph while a transform adds inputs and outputs to it.
 class Ports {
  public:

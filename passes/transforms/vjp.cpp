@@ -26,11 +26,7 @@ Status add_cotangents(Ports& ports, const std::vector<Value>& wrt,
 namespace {
 
 constexpr tenon_pass_option_def_t kOptions[] = {
-    {str("wrt"),
-     str("names of inputs, separated by spaces; empty: all floats and complex numbers"),
-     TENON_ATTR_STRING,
-     0,
-     {}},
+    kWrtOption,
     {str("of"),
      str("names of outputs, separated by spaces; empty: the first one"),
      TENON_ATTR_STRING,

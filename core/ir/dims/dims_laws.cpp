@@ -553,8 +553,9 @@ void DimTable::flatten(AtomKind kind, const DimPoly& p, std::vector<DimPoly>* pa
   parts->insert(parts->end(), inner.begin(), inner.end());
 }
 
-// Drops the arguments that another argument always beats. The first `before` are those of one
-// operand, the others those of the other one: many of one operand were compared when it was made.
+// Drops the arguments that another argument always beats. The first `before` come from the first
+// operand, the others from the second one. Where there are many, only arguments of different
+// operands are compared: those of one operand were compared when it was made.
 void DimTable::drop_beaten(bool is_min, size_t before, std::vector<DimPoly>* parts) const {
   const bool proofs = parts->size() <= kComparedMax;
   std::vector<DimPoly> kept;

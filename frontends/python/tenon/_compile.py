@@ -298,21 +298,22 @@ class Compiled:
         native = self._program_of(graph)
         numbers = {a._value.id: i for i, a in enumerate(arguments) if a._weak}
         narrowed = [(numbers[id], d, at) for (id, d), at in trace.narrowed.items() if id in numbers]
-        lifted = [Array(v) for v in trace.lifted or ()]
+        lifted = [Array(v) for v, _ in trace.lifted or ()]
         return _Program(native, shape_of_result, narrowed, plain, lifted, wanted != types)
 
     def _program_of(self, graph: _native.Graph) -> _native.Program:
         _trace.refuse_in_pass()
         key = graph.write() if self._fresh else b""
-        native = self._programs.get(key) if self._fresh else None
-        if native is None:
-            self.compilations += 1
-            native = _native.Program(graph, self._device, not self._fallback, False, [], [])
+        known = self._programs.get(key)
+        if known is not None:
+            return known
+        self.compilations += 1
+        made = _native.Program(graph, self._device, not self._fallback, False, [], [])
         if self._fresh:
             if len(self._programs) >= PROGRAMS_MAX:
                 self._programs.clear()
-            self._programs[key] = native
-        return native
+            self._programs[key] = made
+        return made
 
 
 def _drop(compiled: weakref.ref[Compiled], key: Any) -> None:

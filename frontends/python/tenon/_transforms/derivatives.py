@@ -36,13 +36,18 @@ def require_float(array: Array, name: str, what: str) -> None:
         )
 
 
-def _chosen(args: tuple[Any, ...], argnums: tuple[int, ...], what: str) -> list[int]:
-    """The leaves that belong to some arguments."""
+def require_places(args: tuple[Any, ...], argnums: tuple[int, ...], what: str) -> None:
+    """T0663 unless the call has all arguments that argnums names."""
     if max(argnums) >= len(args):
         raise UsageError(
             f"{what}: argnums names argument {max(argnums)}, but the call has {len(args)}, from 0 on",
             "T0663",
         )
+
+
+def _chosen(args: tuple[Any, ...], argnums: tuple[int, ...], what: str) -> list[int]:
+    """The leaves that belong to some arguments."""
+    require_places(args, argnums, what)
     out: list[int] = []
     at = 0
     for i, arg in enumerate(args):
@@ -298,9 +303,7 @@ class _Held:
         traced = Traced(function, self.__name__, primals)
         self.result = traced.result
         self.graph = traced.transformed("dce")
-        around = {
-            inner.id: value for value, inner in traced.outer.around() if inner.trace is traced.outer
-        }
+        around = {inner.id: value for value, inner in traced.outer.lifted or ()}
         self.captured = [Array(around[outer.id]) for outer, _ in traced.trace.inputs]
         self.value = self.result.build(traced.inline("dce"))
 

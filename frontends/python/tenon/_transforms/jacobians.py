@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenon import xp
 from tenon._errors import UsageError
-from tenon._transforms.derivatives import jvp, require_float, vjp
+from tenon._transforms.derivatives import jvp, require_float, require_places, vjp
 from tenon._transforms.samples import vmap
 from tenon._transforms.tracing import Tree, array_of, compiled
 from tenon.builder import dtypes as dt
@@ -34,11 +34,7 @@ def _argument(args: tuple[Any, ...], argnums: int, what: str) -> Array:
             "array, or call it for each",
             "T0663",
         )
-    if argnums >= len(args):
-        raise UsageError(
-            f"{what}: argnums names argument {argnums}, but the call has {len(args)}, from 0 on",
-            "T0663",
-        )
+    require_places(args, (argnums,), what)
     value = args[argnums]
     if not any(leaf is value for leaf in Tree(value).leaves):
         raise UsageError(

@@ -175,8 +175,8 @@ class GraphTrace:
         """Values of outer traces, and the inputs of this graph that stand for them."""
         self.native = native if native is not None else _native.Trace(name)
         self._seen: dict[int, tuple[Value, Value]] = {}
-        self.lifted: list[Value] | None = [] if lifts else None
-        """Arrays with values that became inputs, in order."""
+        self.lifted: list[tuple[Value, Value]] | None = [] if lifts else None
+        """Arrays with values, and the inputs of this graph that stand for them."""
         self._line: tuple[str, int] | None = None
         self.symbols: dict[object, Size] = {}
         self.locate = native is None
@@ -304,10 +304,6 @@ class GraphTrace:
         data = memoryview(value.data).cast("B").tobytes() if 0 not in shape else b""
         return self.constant(value.dtype, shape, data)
 
-    def around(self) -> list[tuple[Value, Value]]:
-        """Arrays with values that this trace uses, and its values that stand for them."""
-        return list(self._seen.values())
-
     def _lift(self, value: Value) -> Value:
         """The input that stands for an array with a value."""
         known = self._seen.get(id(value))
@@ -315,8 +311,8 @@ class GraphTrace:
             assert self.lifted is not None
             dims = [int(s) for s in value.shape]
             number = self.native.input(value.dtype.code, dims, f"lifted{len(self.lifted)}")
-            self.lifted.append(value)
             known = self._seen[id(value)] = (value, self.wrap(self.native.type_of(number)))
+            self.lifted.append(known)
         return known[1]
 
     def emit(

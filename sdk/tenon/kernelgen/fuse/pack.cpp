@@ -274,8 +274,8 @@ class Packer {
     w->zero = w->zero == kNone ? more : p_.op(TENON_S_ADD, {w->zero, more});
   }
 
-  // Whether there are rows for which bf16 is widened too often to be kept, and digits of floats
-  // cost more than widened weights.
+  // Whether 16 rows or more are known. Each block of rows widens the weights again, so bf16 is not
+  // kept, and digits of floats cost more than the widening that the rows share.
   bool many_rows(const Stage& s, ExprId operand) const {
     constexpr int64_t kMany = 16;
     int64_t rows = 1;

@@ -808,7 +808,7 @@ std::string Prelude::word_product(DType acc, uint32_t lanes, uint32_t steps, con
   if (lanes >= 4)
     return c + " += (" + V + ")__builtin_ia32_pmaddwd" + number(int64_t{lanes} * 32) + "(x, " + b +
            ");";
-  // No instruction has so few lanes. The panel of a few columns does.
+  // A panel of two columns has fewer lanes than the narrowest pmaddwd.
   const auto part = [&](const std::string& v, uint32_t first) {
     std::string out = "__builtin_convertvector(__builtin_shufflevector(" + v + ", " + v;
     for (uint32_t i = 0; i < lanes; ++i) out += ", " + number(int64_t{i} * 2 + first);
