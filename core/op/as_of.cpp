@@ -35,6 +35,15 @@ tenon_code_t decompose_complex_as_of(void* self, const tenon_builder_t* builder,
   return record->decompose_complex(self, builder, node, out_results);
 }
 
+tenon_code_t stack_as_of(void* self, const tenon_builder_t* builder, tenon_node_t node,
+                         const tenon_value_t* operands, tenon_value_t* out_results) {
+  const OpRecord* record = record_of(builder, node);
+  if (record == nullptr || record->stack == nullptr)
+    return guarded([] { return internal_error("a stacked form is asked about another op"); });
+  const AsOf scope(record->first);
+  return record->stack(self, builder, node, operands, out_results);
+}
+
 tenon_code_t fold_as_of(void* self, const tenon_builder_t* builder, tenon_node_t node,
                         tenon_value_t* out_results, uint32_t* out_matched) {
   const OpRecord* record = record_of(builder, node);
@@ -64,7 +73,7 @@ uint64_t AsOf::now() {
 
 bool builds_nodes(const tenon_op_def_t& def) {
   return def.decompose != nullptr || def.decompose_complex != nullptr || def.fold != nullptr ||
-         def.rewrite_count != 0;
+         def.stack != nullptr || def.rewrite_count != 0;
 }
 
 void build_as_of(OpRecord* record) {
@@ -72,9 +81,11 @@ void build_as_of(OpRecord* record) {
   record->decompose = def.decompose;
   record->decompose_complex = def.decompose_complex;
   record->fold = def.fold;
+  record->stack = def.stack;
   if (def.decompose != nullptr) def.decompose = decompose_as_of;
   if (def.decompose_complex != nullptr) def.decompose_complex = decompose_complex_as_of;
   if (def.fold != nullptr) def.fold = fold_as_of;
+  if (def.stack != nullptr) def.stack = stack_as_of;
   if (def.rewrite_count == 0) return;
   if (record->rewrites.empty())
     record->rewrites.assign(def.rewrites, def.rewrites + def.rewrite_count);

@@ -62,12 +62,12 @@ void write_schema(const tenon_op_def_t& def, Writer* out) {
 // The functions that decide what an op computes, apart from its scalar program.
 bool has_functions(const tenon_op_def_t& def) {
   return def.reference != nullptr || def.decompose != nullptr || def.decompose_complex != nullptr ||
-         def.fold != nullptr || def.value_of != nullptr || def.rewrite_count != 0;
+         def.fold != nullptr || def.stack != nullptr || def.value_of != nullptr || def.rewrite_count != 0;
 }
 
 void write_functions(const tenon_op_def_t& def, Writer* out) {
   out->number(def.self).number(def.reference).number(def.decompose).number(def.fold);
-  out->number(def.decompose_complex);
+  out->number(def.decompose_complex).number(def.stack);
   out->number(def.value_of).number(def.rewrite_count);
   for (uint64_t i = 0; i < def.rewrite_count; ++i) {
     const tenon_rewrite_t& r = def.rewrites[i];

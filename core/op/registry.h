@@ -43,6 +43,7 @@ struct OpRecord {
   decltype(tenon_op_def_t::decompose) decompose = nullptr;
   decltype(tenon_op_def_t::decompose_complex) decompose_complex = nullptr;
   decltype(tenon_op_def_t::fold) fold = nullptr;
+  decltype(tenon_op_def_t::stack) stack = nullptr;
   std::vector<BoundRewrite> bound;
 };
 

@@ -17,6 +17,9 @@ struct Sampled {
 class Batching {
  public:
   Batching(Dim size, const PassContext& context) : size_(size), context_(context) {}
+  // The samples are the processes of a mesh: ops that these compute together become what all of
+  // them compute. Other ops treat processes like samples.
+  void stack_ranks() { stacks_ranks_ = true; }
 
   void set(Value old, Sampled now) { now_[old.id()] = now; }
   // The same for sizes: a symbol, and those that nodes of the old body define.
@@ -41,6 +44,7 @@ class Batching {
   }
   Status node(Builder& b, const Node& node);
   Status copy(Builder& b, const Node& node);
+  Status stack(Builder& b, const Node& node, const tenon_op_def_t& op);
   Status element_wise(Builder& b, const Node& node);
   Status by_roles(Builder& b, const Node& node, const tenon_op_def_t& op);
   // By the op's rule `batch`. is_done: false where the rule does not support these operands.
@@ -73,6 +77,7 @@ class Batching {
 
   const Dim size_;
   bool sizes_differ_ = false;
+  bool stacks_ranks_ = false;
   const PassContext& context_;
   std::unordered_map<tenon_value_t, Sampled> now_;
   std::unordered_map<tenon_symbol_t, Dim> symbols_;

@@ -159,6 +159,7 @@ Status Batching::node(Builder& b, const Node& node) {
     for (uint32_t r = 0; r < node.result_count(); ++r) set(node.result(r), at(other.result(r)));
     return {};
   }
+  if (stacks_ranks_ && op->stack != nullptr) return stack(b, node, *op);
   if (!depends(node)) return copy(b, node);
   if ((op->traits & TENON_TRAIT_ELEMENTWISE) != 0) return element_wise(b, node);
   if (op->rules != nullptr && op->rules->batch != nullptr) {
@@ -177,6 +178,16 @@ Status Batching::copy(Builder& b, const Node& node) {
   for (const Value v : node.operands()) operands.push_back(at(v).value);
   set_results(node, b.build_node(node.op(), operands, attributes(node)), false);
   return b.status();
+}
+
+Status Batching::stack(Builder& b, const Node& node, const tenon_op_def_t& op) {
+  std::vector<tenon_value_t> operands, made(node.result_count(), TENON_NONE);
+  for (const Value v : node.operands()) operands.push_back(batched(b, v).id());
+  TENON_TRY(b.status());
+  TENON_TRY(op.stack(op.self, &b.raw(), node.id(), operands.data(), made.data()));
+  for (uint32_t r = 0; r < made.size(); ++r)
+    set(node.result(r), {Value(node.graph(), made[r]), true});
+  return {};
 }
 
 // An operand of rank 0 next to others of higher rank, such as the predicate of select, may keep it.

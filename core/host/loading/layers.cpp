@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include <tenon/abi/collective.h>
 #include <tenon/abi/compile.h>
 #include <tenon/abi/device.h>
 #include <tenon/abi/exchange.h>
@@ -84,6 +85,7 @@ using C = tenon_compile_api_t;
 using K = tenon_kernels_api_t;
 using T = tenon_toolchain_api_t;
 using F = tenon_frontend_api_t;
+using E = tenon_collective_api_t;
 constexpr LayeredInterface kLayered[] = {
     interface_of<D, offsetof(D, count), &D::count, &D::info, &D::open, &D::close, &D::alloc,
                  &D::free, &D::copy, &D::map, &D::import, &D::memory, &D::alloc_pinned,
@@ -102,6 +104,9 @@ constexpr LayeredInterface kLayered[] = {
                  &K::save, &K::restore>(TENON_KERNELS_ID),
     interface_of<T, offsetof(T, build), &T::build, &T::load, &T::symbol, &T::release>(
         TENON_TOOLCHAIN_ID),
+    interface_of<E, offsetof(E, launched), &E::launched, &E::open, &E::close, &E::comm_create,
+                 &E::comm_release, &E::takes, &E::start, &E::test, &E::work_release, &E::abort>(
+        TENON_COLLECTIVE_ID),
     interface_of<F, offsetof(F, accepts), &F::accepts, &F::load, &F::read_tensors,
                  &F::write_tensor>(TENON_FRONTEND_ID),
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 
+#include <tenon/abi/collective.h>
 #include <tenon/abi/device.h>
 #include <tenon/abi/frontend.h>
 #include <tenon/abi/importers.h>
@@ -309,6 +310,12 @@ Status check_frontend(const tenon_frontend_api_t* table) {
   return Status();
 }
 
+Status check_engine(const tenon_collective_api_t* table) {
+  TENON_RETURN_IF_ERROR(check_text(table->name, "the name of an engine"));
+  TENON_RETURN_IF_ERROR(check_text(table->memory_kinds, "the kinds of memory of an engine"));
+  return check_text(table->stream_kinds, "the kinds of streams of an engine");
+}
+
 Result<const void*> adopt_table(const InterfaceInfo& info, const void* from) {
   TENON_RETURN_IF_ERROR(check_size(from, info.id));
   void* table = copy_prefix(from, info.size_bytes);
@@ -325,6 +332,8 @@ Result<const void*> adopt_table(const InterfaceInfo& info, const void* from) {
     TENON_RETURN_IF_ERROR(check_frontend(static_cast<tenon_frontend_api_t*>(table)));
   if (info.id == TENON_IMPORTERS_ID)
     TENON_RETURN_IF_ERROR(adopt_importers(static_cast<tenon_importers_t*>(table)));
+  if (info.id == TENON_COLLECTIVE_ID)
+    TENON_RETURN_IF_ERROR(check_engine(static_cast<tenon_collective_api_t*>(table)));
   if (info.id == TENON_LAYER_ID)
     TENON_RETURN_IF_ERROR(
         check_text(static_cast<tenon_layer_api_t*>(table)->name, "the name of a layer"));
@@ -470,6 +479,9 @@ std::vector<OfferedName> offered_names(const AdoptedPlugin& plugin) {
     } else if (offered.id == TENON_TOOLCHAIN_ID) {
       add_list(names, "toolchain",
                static_cast<const tenon_toolchain_api_t*>(offered.table)->dialects);
+    } else if (offered.id == TENON_COLLECTIVE_ID) {
+      add(names, "collective",
+          from_abi_str(static_cast<const tenon_collective_api_t*>(offered.table)->name));
     } else if (offered.id == TENON_LAYER_ID) {
       add(names, "layer", from_abi_str(static_cast<const tenon_layer_api_t*>(offered.table)->name));
     } else if (offered.id == TENON_IMPORTERS_ID) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include <tenon/abi/collective.h>
 #include <tenon/abi/compile.h>
 #include <tenon/abi/device.h>
 #include <tenon/abi/frontend.h>
@@ -30,6 +31,7 @@ constexpr std::pair<std::string_view, const char*> kProvided[] = {
     {TENON_FRONTEND_ID, "frontends"},
     {TENON_TOOLCHAIN_ID, "toolchains"},
     {TENON_LAYER_ID, "layers"},
+    {TENON_COLLECTIVE_ID, "collectives"},
     {TENON_IMPORTERS_ID, "importers"}};
 
 Status check_symbol(const host::Binary& binary, const std::string& path) {

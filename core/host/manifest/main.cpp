@@ -71,7 +71,7 @@ void fill_provides(Json& manifest, const tenon::host::AdoptedPlugin& plugin) {
   static constexpr std::pair<const char*, const char*> kKeys[] = {
       {"device", "devices"},    {"kernels", "kernels"},      {"op", "ops"},
       {"pass", "passes"},       {"toolchain", "toolchains"}, {"layer", "layers"},
-      {"importer", "importers"}};
+      {"importer", "importers"}, {"collective", "collectives"}};
   Json& provides = manifest["provides"];
   if (!provides.is_object()) provides = Json::object();
   Json extensions = Json::array();

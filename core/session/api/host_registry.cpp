@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/session/compile/plugins.h"
 #include "core/base/errors/guard.h"
 #include "core/base/intern.h"
 #include "core/base/process/log.h"
@@ -295,6 +296,16 @@ tenon_code_t plugin_interface(void*, tenon_str_t kind, tenon_str_t name, tenon_s
   });
 }
 
+tenon_code_t provided_each(void*, tenon_str_t kind, void* context,
+                           void (*visit)(void*, tenon_str_t)) {
+  clear_failure();
+  return guarded([&]() -> Status {
+    for (const std::string& name : provided_by_priority(from_abi_str(kind)))
+      visit(context, to_abi_str(name));
+    return {};
+  });
+}
+
 uint64_t op_changes(void*) {
   return op::Registry::instance().changes();
 }
@@ -313,7 +324,8 @@ const tenon_host_registry_t* host_registry_table() {
                                      evaluate,
                                      array_free,
                                      plugin_interface,
-                                     op_changes};
+                                     op_changes,
+                                     provided_each};
   }();
   return table;
 }

@@ -36,6 +36,21 @@ int64_t priority_of(std::string_view plugin) {
   return 0;
 }
 
+// What plugins provide of a kind, those of a higher priority first.
+std::vector<DeviceKind> by_priority(std::string_view kind) {
+  std::vector<DeviceKind> kinds;
+  for (const host::Provider& provider : PluginHost::process().providers(kind)) {
+    const bool known = std::any_of(kinds.begin(), kinds.end(),
+                                   [&](const DeviceKind& k) { return k.name == provider.name; });
+    if (known) continue;
+    const int64_t priority = priority_of(provider.plugin);
+    const auto after = std::find_if(kinds.begin(), kinds.end(),
+                                    [&](const DeviceKind& k) { return k.priority < priority; });
+    kinds.insert(after, {provider.name, priority});
+  }
+  return kinds;
+}
+
 // "cpu (P0401: disabled by ...)" for each unusable plugin that provides (kind, name).
 std::vector<std::string> left_out(std::string_view kind, std::string_view name) {
   std::vector<std::string> lines;
@@ -203,17 +218,13 @@ pass::Source& pass_source() {
 }
 
 std::vector<DeviceKind> device_kinds() {
-  std::vector<DeviceKind> kinds;
-  for (const host::Provider& provider : PluginHost::process().providers("device")) {
-    const bool known = std::any_of(kinds.begin(), kinds.end(),
-                                   [&](const DeviceKind& k) { return k.name == provider.name; });
-    if (known) continue;
-    const int64_t priority = priority_of(provider.plugin);
-    const auto after = std::find_if(kinds.begin(), kinds.end(),
-                                    [&](const DeviceKind& k) { return k.priority < priority; });
-    kinds.insert(after, {provider.name, priority});
-  }
-  return kinds;
+  return by_priority("device");
+}
+
+std::vector<std::string> provided_by_priority(std::string_view kind) {
+  std::vector<std::string> names;
+  for (DeviceKind& one : by_priority(kind)) names.push_back(std::move(one.name));
+  return names;
 }
 
 Result<runtime::DeviceApis> device_apis(std::string_view kind) {

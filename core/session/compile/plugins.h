@@ -23,6 +23,8 @@ struct DeviceKind {
 // Kinds of devices that enabled plugins provide, highest priority first, else in the host's order.
 // Loads nothing.
 std::vector<DeviceKind> device_kinds();
+// Names of another kind ("collective") in the same order.
+std::vector<std::string> provided_by_priority(std::string_view kind);
 
 // The tables of a device kind; loads its plugin. NOT_FOUND T0502 with did-you-mean and the reasons
 // of plugins that would provide it, UNAVAILABLE T0503 if its plugin cannot be used.

@@ -15,7 +15,7 @@ extern "C" {
  * Stability: stable. */
 
 #define TENON_HOST_REGISTRY_ID "tenon.host.registry/1"
-#define TENON_HOST_REGISTRY_MINOR 0u
+#define TENON_HOST_REGISTRY_MINOR 1u /* 1: provided_each */
 
 typedef struct tenon_host_registry_t {
   uint32_t size_bytes;
@@ -54,6 +54,13 @@ typedef struct tenon_host_registry_t {
   /* A number that grows whenever op_each would show something else: for tables made from it. Cheap.
    * Safe. */
   uint64_t (*op_changes)(void* self);
+
+  /* Minor 1. */
+
+  /* Calls `visit` for the names that enabled plugins provide of a kind ("collective"), those of a
+   * higher priority first, else in the order of the host. Loads no plugin. Safe. */
+  tenon_code_t (*provided_each)(void* self, tenon_str_t kind, void* context,
+                                void (*visit)(void* context, tenon_str_t name));
 } tenon_host_registry_t;
 
 /* ---- tenon.host.threads/1: the one pool ----

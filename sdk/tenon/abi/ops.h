@@ -291,7 +291,13 @@ struct tenon_op_def_t {
   uint64_t rewrite_count;
   /* Optional: derivatives and batches; not part of the meaning. */
   const tenon_op_rules_t* rules;
-  const void* reserved3[2];
+  /* Optional: for an op that several processes compute together, with an attribute `mesh` that says
+   * which ("data=2,model=2"). Builds what all of them compute, in one process: the operands have a
+   * new dim 0 with one entry for each process of the mesh, in order of rank, and so do out_results.
+   * It is what the op means; `reference` serves meshes of one process. */
+  tenon_code_t (*stack)(void* self, const tenon_builder_t* builder, tenon_node_t node,
+                        const tenon_value_t* operands, tenon_value_t* out_results);
+  const void* reserved3[1];
 
   /* Accuracy of floats in f32 and in f64: the largest distance, in units in the last place, between
    * the exact value at the operands and the result of code made from this declaration (its

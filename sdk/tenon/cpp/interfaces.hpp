@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "tenon/abi/collective.h"
 #include "tenon/abi/compile.h"
 #include "tenon/abi/device.h"
 #include "tenon/abi/exchange.h"
@@ -71,6 +72,17 @@ inline constexpr RequiredSlot kFrontendSlots[] = {TENON_SLOT(tenon_frontend_api_
 inline constexpr RequiredSlot kToolchainSlots[] = {
     TENON_SLOT(tenon_toolchain_api_t, build), TENON_SLOT(tenon_toolchain_api_t, load),
     TENON_SLOT(tenon_toolchain_api_t, symbol), TENON_SLOT(tenon_toolchain_api_t, release)};
+inline constexpr RequiredSlot kCollectiveSlots[] = {
+    TENON_SLOT(tenon_collective_api_t, launched),
+    TENON_SLOT(tenon_collective_api_t, open),
+    TENON_SLOT(tenon_collective_api_t, close),
+    TENON_SLOT(tenon_collective_api_t, comm_create),
+    TENON_SLOT(tenon_collective_api_t, comm_release),
+    TENON_SLOT(tenon_collective_api_t, takes),
+    TENON_SLOT(tenon_collective_api_t, start),
+    TENON_SLOT(tenon_collective_api_t, test),
+    TENON_SLOT(tenon_collective_api_t, work_release),
+    TENON_SLOT(tenon_collective_api_t, abort)};
 inline constexpr RequiredSlot kLayerSlots[] = {TENON_SLOT(tenon_layer_api_t, attach)};
 #undef TENON_SLOT
 
@@ -84,6 +96,7 @@ inline constexpr InterfaceInfo kKnown[] = {
     {TENON_COMPILE_ID, TENON_COMPILE_MINOR, sizeof(tenon_compile_api_t), kCompileSlots},
     {TENON_FRONTEND_ID, TENON_FRONTEND_MINOR, sizeof(tenon_frontend_api_t), kFrontendSlots},
     {TENON_TOOLCHAIN_ID, TENON_TOOLCHAIN_MINOR, sizeof(tenon_toolchain_api_t), kToolchainSlots},
+    {TENON_COLLECTIVE_ID, TENON_COLLECTIVE_MINOR, sizeof(tenon_collective_api_t), kCollectiveSlots},
     {TENON_LAYER_ID, TENON_LAYER_MINOR, sizeof(tenon_layer_api_t), kLayerSlots},
     {TENON_IMPORTERS_ID, TENON_IMPORTERS_MINOR, sizeof(tenon_importers_t), {}},
 };

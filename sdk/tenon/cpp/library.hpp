@@ -137,6 +137,11 @@ inline std::string library_path(const std::string& name) {
 
 }  // namespace detail
 
+// Where the loader would find a library; empty if it is not there. Opens nothing.
+inline std::string library_location(const std::string& name) {
+  return detail::library_path(name);
+}
+
 struct OpenedLibrary {
   void* handle = nullptr;  // stays open until the process ends
   bool missing = false;    // there is no such file

@@ -43,6 +43,11 @@ using DecomposeFunction = Status (*)(Builder& builder, const Node& node,
 // Returns the replacement of a one-result node, or an invalid value if there is nothing to do.
 using FoldFunction = Value (*)(Builder& builder, const Node& node);
 
+// Of an op that several processes compute together: the result of all of them from their operands,
+// which have a new dim 0 with one entry for each process (tenon_op_def_t::stack).
+using StackFunction = Value (*)(Builder& builder, const Node& node,
+                                std::span<const Value> operands);
+
 namespace detail {
 template <InferFunction Function>
 tenon_code_t run_infer(void*, const tenon_infer_t* query) noexcept {
@@ -63,6 +68,16 @@ tenon_code_t run_decompose(void*, const tenon_builder_t* at, tenon_node_t node,
   return guarded(context().host, [&] {
     Builder builder(*at);
     return Function(builder, Node(at->graph, node), out);
+  });
+}
+template <StackFunction Function>
+tenon_code_t run_stack(void*, const tenon_builder_t* at, tenon_node_t id,
+                       const tenon_value_t* operands, tenon_value_t* out) noexcept {
+  return guarded(context().host, [&] {
+    Builder builder(*at);
+    const Node node(at->graph, id);
+    const auto given = values_of(at->graph, operands, node.operand_count());
+    return give_values(builder, {Function(builder, node, given)}, 1, out);
   });
 }
 template <FoldFunction Function>
@@ -235,6 +250,12 @@ struct OpDraft {
   template <FoldFunction Function>
   constexpr OpDraft& fold() {
     def.fold = &detail::run_fold<Function>;
+    return *this;
+  }
+
+  template <StackFunction Function>
+  constexpr OpDraft& stack() {
+    def.stack = &detail::run_stack<Function>;
     return *this;
   }
 

@@ -209,7 +209,12 @@ consteval PluginNote<Bytes> plugin_note(std::string_view name, std::string_view 
 // tenon_interface_t, constexpr for plugins that are built for other machines.
 // `accept` (optional) is a function `tenon::Status()` that checks whether the plugin can work here,
 // and refuses with a reason.
-#define TENON_PLUGIN(plugin_name, plugin_version, interfaces, ...)                            \
+#define TENON_PLUGIN(plugin_name, plugin_version, interfaces, ...)                 \
+  TENON_PLUGIN_THAT_ENDS(plugin_name, plugin_version, interfaces, nullptr __VA_OPT__(, ) \
+                             __VA_ARGS__)
+
+// The same with a function for tenon_plugin_t::shutdown, such as entry<end>.
+#define TENON_PLUGIN_THAT_ENDS(plugin_name, plugin_version, interfaces, end, ...)             \
   TENON_NOTE_OF(plugin_name, plugin_version, interfaces)                                      \
   extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t* host, \
                                                           const tenon_plugin_t** out) {       \
@@ -223,7 +228,7 @@ consteval PluginNote<Bytes> plugin_note(std::string_view name, std::string_view 
                                             nullptr,                                          \
                                             std::data(interfaces),                            \
                                             std::size(interfaces),                            \
-                                            nullptr,                                          \
+                                            end,                                              \
                                             sizeof(tenon_interface_t),                        \
                                             0};                                               \
       __VA_OPT__(TENON_TRY(__VA_ARGS__());)                                                   \

@@ -1,0 +1,161 @@
+#include "collective.h"
+
+#include <array>
+#include <cstring>
+
+#include "combine.h"
+#include "tenon/cpp/dtype.hpp"
+#include "tenon/cpp/record.hpp"
+
+namespace tenon::mesh {
+
+CollectiveJob::CollectiveJob(const Collective& what, Ranks& ranks, Members& members, Range from,
+                             Range to, std::unique_ptr<Job> agreement)
+    : what_(what),
+      ranks_(ranks),
+      members_(members),
+      from_(from),
+      to_(to),
+      agreement_(std::move(agreement)),
+      transfer_(ranks, members, what.place) {}
+
+uint64_t CollectiveJob::elements(const Range& range) const {
+  return range.size_bytes / dtype_bytes(what_.dtype);
+}
+
+bool CollectiveJob::takes(uint32_t kind) const {
+  auto asked = sized<tenon_transfer_kind_t>();
+  asked.transfer = kind;
+  asked.combine = what_.combine;
+  asked.dtype = what_.dtype;
+  asked.elements = std::max(elements(from_), elements(to_));
+  const tenon_collective_api_t& api = ranks_.engine();
+  return api.takes(api.self, members_.comm, &asked) == TENON_OK;
+}
+
+Status CollectiveJob::advance(bool* out_done) {
+  if (agreement_ != nullptr) {
+    bool agreed = false;
+    TENON_TRY(agreement_->advance(&agreed));
+    if (!agreed) return {};
+    agreement_ = nullptr;
+  }
+  if (!transfer_.is_started()) {
+    TENON_TRY(begin(out_done));
+    if (*out_done) return {};
+  }
+  bool arrived = false;
+  TENON_TRY(transfer_.test(&arrived));
+  return arrived ? end(out_done) : Status();
+}
+
+// Starts the next transfer, or does what needs none.
+Status CollectiveJob::begin(bool* out_done) {
+  if (stage_ == Stage::kWhole) return begin_whole();
+  const bool reduces = what_.op == Op::kAllReduce || what_.op == Op::kReduceScatter;
+  if (what_.op == Op::kAxisIndex) {
+    std::memcpy(to(), &members_.position, sizeof members_.position);
+  } else if (what_.op == Op::kPermute) {
+    return begin_permute(out_done);
+  } else if (members_.count() == 1 || from_.size_bytes == 0) {
+    if (from_.size_bytes != 0) std::memcpy(to(), from_.data, from_.size_bytes);
+  } else if (reduces) {
+    const uint32_t kind = what_.op == Op::kAllReduce ? TENON_TRANSFER_ALL_REDUCE
+                                                     : TENON_TRANSFER_REDUCE_SCATTER;
+    return what_.is_deterministic || !takes(kind) ? begin_parts() : begin_move(kind);
+  } else {
+    return begin_move(what_.op == Op::kAllGather  ? TENON_TRANSFER_ALL_GATHER
+                      : what_.op == Op::kAllToAll ? TENON_TRANSFER_ALL_TO_ALL
+                                                  : TENON_TRANSFER_BROADCAST);
+  }
+  has_started_last_ = *out_done = true;
+  return {};
+}
+
+Status CollectiveJob::begin_move(uint32_t kind) {
+  const bool sends = kind != TENON_TRANSFER_BROADCAST || members_.position == what_.root;
+  tenon_transfer_t move = transfer_of(kind, what_.dtype, from_.data, sends ? elements(from_) : 0,
+                                      to(), elements(to_));
+  move.combine = what_.combine;
+  move.peer = static_cast<uint32_t>(what_.root);
+  stage_ = Stage::kLast;
+  has_started_last_ = true;
+  return transfer_.start(what_.name, {&move, 1});
+}
+
+// At most one send and one receive.
+Status CollectiveJob::begin_permute(bool* out_done) {
+  int64_t target = -1, source = -1;
+  for (size_t i = 0; i < what_.pairs.size(); i += 2) {
+    if (what_.pairs[i] == members_.position) target = what_.pairs[i + 1];
+    if (what_.pairs[i + 1] == members_.position) source = what_.pairs[i];
+  }
+  if (source == members_.position && to_.size_bytes != 0)
+    std::memcpy(to(), from_.data, to_.size_bytes);
+  if (source < 0 && to_.size_bytes != 0) std::memset(to(), 0, to_.size_bytes);
+  std::array<tenon_transfer_t, 2> moves;
+  size_t count = 0;
+  if (target >= 0 && target != members_.position) {
+    moves[count] = transfer_of(TENON_TRANSFER_SEND, what_.dtype, from_.data, elements(from_),
+                               nullptr, 0);
+    moves[count++].peer = static_cast<uint32_t>(target);
+  }
+  if (source >= 0 && source != members_.position) {
+    moves[count] = transfer_of(TENON_TRANSFER_RECEIVE, what_.dtype, nullptr, 0, to(), elements(to_));
+    moves[count++].peer = static_cast<uint32_t>(source);
+  }
+  has_started_last_ = true;
+  stage_ = Stage::kLast;
+  *out_done = count == 0 || to_.size_bytes == 0;
+  return *out_done ? Status() : transfer_.start(what_.name, {moves.data(), count});
+}
+
+// Member i gets part i of all members and combines it.
+Status CollectiveJob::begin_parts() {
+  const auto count = static_cast<uint64_t>(members_.count());
+  const uint64_t bytes = dtype_bytes(what_.dtype);
+  part_elements_ = (elements(from_) + count - 1) / count;
+  const uint64_t all = part_elements_ * count;
+  const void* from = from_.data;
+  if (all != elements(from_)) {
+    padded_.resize(all * bytes);
+    std::memcpy(padded_.data(), from_.data, from_.size_bytes);
+    from = padded_.data();
+  }
+  parts_.resize(all * bytes);
+  const tenon_transfer_t move = transfer_of(TENON_TRANSFER_ALL_TO_ALL, what_.dtype, from, all,
+                                            parts_.data(), all);
+  stage_ = Stage::kParts;
+  has_started_last_ = what_.op == Op::kReduceScatter;
+  return transfer_.start(what_.name, {&move, 1});
+}
+
+Status CollectiveJob::begin_whole() {
+  const auto count = static_cast<uint64_t>(members_.count());
+  const bool fits = part_elements_ * count == elements(to_);
+  void* whole = fits ? static_cast<void*>(to()) : parts_.data();
+  const tenon_transfer_t move =
+      transfer_of(TENON_TRANSFER_ALL_GATHER, what_.dtype, part_.data(), part_elements_, whole,
+                  part_elements_ * count);
+  has_started_last_ = true;
+  return transfer_.start(what_.name, {&move, 1});
+}
+
+Status CollectiveJob::end(bool* out_done) {
+  if (stage_ == Stage::kParts) {
+    const bool is_last = what_.op == Op::kReduceScatter;
+    part_.resize(is_last ? 0 : part_elements_ * dtype_bytes(what_.dtype));
+    combine_parts(what_.combine, what_.dtype, parts_.data(), members_.count(), part_elements_,
+                  is_last ? static_cast<void*>(to()) : part_.data());
+    stage_ = Stage::kWhole;
+    *out_done = is_last;
+    return {};
+  }
+  if (stage_ == Stage::kWhole && part_elements_ * static_cast<uint64_t>(members_.count()) !=
+                                     elements(to_))
+    std::memcpy(to(), parts_.data(), to_.size_bytes);
+  *out_done = true;
+  return {};
+}
+
+}  // namespace tenon::mesh

@@ -1,0 +1,76 @@
+// One execution of an op that processes compute together: an agreement where its sizes are new,
+// then one transfer or two, with what this process computes between them.
+#ifndef TENON_PLUGINS_MESH_COLLECTIVE_H_
+#define TENON_PLUGINS_MESH_COLLECTIVE_H_
+
+#include <memory>
+#include <vector>
+
+#include "transfer.h"
+
+namespace tenon::mesh {
+
+enum class Op : uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kPermute,
+  kBroadcastFrom,
+  kAxisIndex
+};
+
+// What a node says, apart from its operands.
+struct Collective {
+  Op op = Op::kAllReduce;
+  std::string name;  // of the op
+  tenon_dtype_t dtype = TENON_DTYPE_NONE;
+  uint32_t combine = TENON_COMBINE_NONE;
+  int64_t root = 0;
+  std::vector<int64_t> pairs;
+  std::string mesh, axes;
+  std::string place;  // the user's node; may be empty
+  // The order of sums is that of the ranks, whatever the engine does.
+  bool is_deterministic = false;
+};
+
+class CollectiveJob : public Job {
+ public:
+  // agreement: null where the processes have agreed before.
+  CollectiveJob(const Collective& what, Ranks& ranks, Members& members, Range from, Range to,
+                std::unique_ptr<Job> agreement);
+
+  Status advance(bool* out_done) override;
+  bool may_start() const override { return !has_started_last_; }
+  std::vector<Range> reads() const override { return {from_}; }
+  std::vector<Range> writes() const override { return {to_}; }
+  bool transfers() const override { return true; }
+
+ private:
+  Status choose();
+  Status begin(bool* out_done);
+  Status end(bool* out_done);
+  Status begin_move(uint32_t kind);
+  Status begin_permute(bool* out_done);
+  Status begin_parts();
+  Status begin_whole();
+  bool takes(uint32_t kind) const;
+  uint64_t elements(const Range& range) const;
+  std::byte* to() const { return static_cast<std::byte*>(const_cast<void*>(to_.data)); }
+
+  const Collective& what_;
+  Ranks& ranks_;
+  Members& members_;
+  const Range from_, to_;
+  std::unique_ptr<Job> agreement_;
+  Transfer transfer_;
+  bool is_composed_ = false, has_chosen_ = false, has_started_last_ = false;
+  // Of a composed combination: parts of all members, and the part that this process combines.
+  enum class Stage : uint8_t { kFirst, kParts, kWhole, kLast } stage_ = Stage::kFirst;
+  uint64_t part_elements_ = 0;
+  std::vector<std::byte> padded_, parts_, part_;
+};
+
+}  // namespace tenon::mesh
+
+#endif

@@ -1,0 +1,245 @@
+#include "ranks.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "tenon/abi/host.h"
+#include "tenon/cpp/record.hpp"
+#include "transfer.h"
+
+namespace tenon::mesh {
+namespace {
+
+constexpr uint32_t kRanksHereMax = 64;
+
+const tenon_host_registry_t* registry() {
+  static const auto* table = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID, 1);
+  return table;
+}
+
+const tenon_collective_api_t* engine_of(const std::string& name) {
+  const void* table = nullptr;
+  const tenon_code_t code = registry()->plugin_interface(
+      registry()->self, str("collective"), str(name), str(TENON_COLLECTIVE_ID), &table);
+  return code == TENON_OK ? static_cast<const tenon_collective_api_t*>(table) : nullptr;
+}
+
+std::vector<std::string> engine_names() {
+  std::vector<std::string> names;
+  (void)registry()->provided_each(
+      registry()->self, str("collective"), &names, [](void* to, tenon_str_t name) {
+        static_cast<std::vector<std::string>*>(to)->emplace_back(view(name));
+      });
+  return names;
+}
+
+tenon_code_t no_gather(void*, const void*, uint64_t, void*) {
+  return fail(TENON_UNIMPLEMENTED, "T0902: the ranks are in one process and exchange nothing here")
+      .code();
+}
+
+// What every process says, in one transfer.
+constexpr size_t kSaidBytes = 256;
+using Said = std::array<char, kSaidBytes>;
+
+Said said(std::string_view text) {
+  Said out = {};
+  // The whole text counts, although only its beginning is shown.
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  std::memcpy(out.data(), &hash, sizeof hash);
+  text = text.substr(0, kSaidBytes - sizeof hash - 1);
+  std::memcpy(out.data() + sizeof hash, text.data(), text.size());
+  return out;
+}
+
+class Agreement : public Job {
+ public:
+  Agreement(Ranks& ranks, Members& world, std::string_view text)
+      : mine_(said(text)),
+        all_(static_cast<size_t>(world.count())),
+        transfer_(ranks, world, std::string_view(mine_.data() + sizeof(uint64_t))) {}
+
+  Status advance(bool* out_done) override {
+    if (!transfer_.is_started()) {
+      const tenon_transfer_t gather =
+          transfer_of(TENON_TRANSFER_ALL_GATHER, TENON_U8, mine_.data(), kSaidBytes, all_.data(),
+                      all_.size() * kSaidBytes);
+      may_start_ = false;
+      TENON_TRY(transfer_.start("agreement", {&gather, 1}));
+    }
+    TENON_TRY(transfer_.test(out_done));
+    return *out_done ? compare() : Status();
+  }
+  bool may_start() const override { return may_start_; }
+  std::vector<Range> reads() const override { return {}; }
+  std::vector<Range> writes() const override { return {}; }
+
+ private:
+  // All processes compare with the first one, so they all fail together.
+  Status compare() const {
+    for (size_t i = 1; i < all_.size(); ++i) {
+      if (all_[i] == all_[0]) continue;
+      return fail(TENON_FAILED_PRECONDITION,
+                  cat("T0905: the processes disagree: rank 0 is at ", text(0), ", and rank ", i,
+                      " at ", text(i)));
+    }
+    return {};
+  }
+  std::string text(size_t rank) const {
+    return std::string(all_[rank].data() + sizeof(uint64_t));
+  }
+
+  const Said mine_;
+  std::vector<Said> all_;
+  Transfer transfer_;
+  bool may_start_ = true;
+};
+
+}  // namespace
+
+uint32_t simulated_ranks() {
+  static const uint32_t count = [] {
+    const std::string_view text = setting("TENON_MESH_SIMULATE");
+    uint32_t value = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool fits = code == std::errc() && end == text.data() + text.size() && value >= 1 &&
+                      value <= kRanksHereMax;
+    if (!text.empty() && !fits) {
+      log("mesh", TENON_LOG_WARN, "TENON_MESH_SIMULATE=", quoted(text), " is not a number from 1 to ",
+          kRanksHereMax, "; nothing is simulated");
+    }
+    return fits ? value : 0;
+  }();
+  return std::max(count, 1u);
+}
+
+// Every process says that it ends before it waits for the others, so all of them come to an end: a
+// process that waits for data of this one fails as soon as it hears of it.
+Status Ranks::begin_end() {
+  const std::lock_guard lock(mutex_);
+  return engine_ == nullptr ? Status() : farewell_.send(line_);
+}
+
+Status Ranks::end() {
+  const std::lock_guard lock(mutex_);
+  if (engine_ == nullptr) return {};
+  TENON_TRY(farewell_.send(line_));
+  TENON_TRY(farewell_.wait(line_));
+  for (const auto& [name, group] : groups_) {
+    if (group != nullptr && group->comm != nullptr)
+      (void)api_->comm_release(api_->self, group->comm);
+  }
+  return api_->close(api_->self, std::exchange(engine_, nullptr));
+}
+
+Status Ranks::open() {
+  const std::lock_guard lock(mutex_);
+  if (!opened_) {
+    opened_ = true;
+    const Status status = choose();
+    if (!status.ok()) failed_ = Fault::last(status.code());
+  }
+  return failed_.report();
+}
+
+// The engine that TENON_ENGINE names, or the first whose launcher has started this process.
+Status Ranks::choose() {
+  const std::string_view chosen = setting("TENON_ENGINE");
+  const bool is_simulated = !setting("TENON_MESH_SIMULATE").empty();
+  std::vector<std::string> names;
+  if (!chosen.empty() || is_simulated)
+    names.emplace_back(chosen.empty() ? std::string_view("sim") : chosen);
+  else
+    names = engine_names();
+  std::string reasons;
+  for (const std::string& name : names) {
+    const tenon_collective_api_t* api = engine_of(name);
+    auto launch = sized<tenon_launch_t>();
+    if (api == nullptr) {
+      reasons += cat("; ", name, ": ", Fault::last(TENON_NOT_FOUND).message);
+      continue;
+    }
+    const tenon_code_t code = api->launched(api->self, &launch);
+    if (code != TENON_OK) reasons += cat("; ", name, ": ", Fault::last(code).message);
+    if (code == TENON_OK && (launch.is_launched != 0 || is_simulated)) return connect(*api, launch);
+    if (code == TENON_OK) reasons += cat("; ", name, ": no launcher of it has started this process");
+  }
+  return fail(TENON_UNAVAILABLE,
+              cat("T0902: no engine connects this process with others", reasons));
+}
+
+Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& launch) {
+  if (view(api.memory_kinds).find("host") == std::string_view::npos) {
+    return fail(TENON_UNIMPLEMENTED, cat("T0902: the engine ", view(api.name),
+                                         " does not take memory of the host"));
+  }
+  api_ = &api;
+  auto gather = sized<tenon_gather_t>();
+  gather.rank = ordinal_;
+  gather.rank_count = simulated_ranks();
+  gather.all_gather = no_gather;
+  const bool is_simulated = !setting("TENON_MESH_SIMULATE").empty();
+  rank_ = is_simulated ? ordinal_ : launch.rank;
+  count_ = is_simulated ? simulated_ranks() : launch.rank_count;
+  TENON_TRY(api.open(api.self, is_simulated ? &gather : nullptr, &flags_, &engine_, &world_.comm));
+  for (uint32_t i = 0; i < count_; ++i) world_.ranks.push_back(i);
+  world_.position = rank_;
+  recorder_.open(rank_, count_, view(api.name));
+  TENON_TRY(farewell_.open(api, world_.comm, rank_, count_));
+  log("mesh", TENON_LOG_INFO, "rank ", rank_, " of ", count_, " by the engine ", view(api.name),
+      ", started by ", view(launch.launcher), ", ", view(launch.library));
+  return {};
+}
+
+Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Members** out) {
+  Mesh mesh;
+  std::vector<size_t> axes;
+  std::string why = Mesh::parse(mesh_text, &mesh);
+  if (why.empty()) why = mesh.find(axes_text, &axes);
+  if (!why.empty()) return fail(TENON_INVALID_ARGUMENT, cat("T0901: the mesh is refused: ", why));
+  if (mesh.rank_count() != 1 || simulated_ranks() != 1) TENON_TRY(open());
+  if (mesh.rank_count() != count_) {
+    return fail(TENON_FAILED_PRECONDITION,
+                cat("T0901: the program is for the ", mesh.rank_count(),
+                    " processes of the mesh ", quoted(mesh_text), ", and ", count_,
+                    count_ == 1 ? " process runs it" : " processes run it"));
+  }
+  const std::lock_guard lock(mutex_);
+  auto& group = groups_[{std::string(mesh_text), std::string(axes_text)}];
+  if (group == nullptr) {
+    auto made = std::make_unique<Members>();
+    made->ranks = mesh.members(axes, rank_);
+    made->position = mesh.position(axes, rank_);
+    made->number = static_cast<uint32_t>(groups_.size());
+    if (made->count() > 1) {
+      TENON_TRY(agree(cat("the group of the axes ", axes_text, " of the mesh ", mesh_text)));
+      TENON_TRY(create(made.get()));
+    }
+    group = std::move(made);
+  }
+  *out = group.get();
+  return {};
+}
+
+// All processes have agreed that they make a communicator now, so none waits for long.
+Status Ranks::create(Members* members) {
+  const std::vector<uint32_t> ranks(members->ranks.begin(), members->ranks.end());
+  const std::lock_guard lock(line_.mutex());
+  return api_->comm_create(api_->self, world_.comm, ranks.data(),
+                           static_cast<uint32_t>(ranks.size()), &members->comm);
+}
+
+std::unique_ptr<Job> Ranks::agreement(std::string_view text) {
+  return std::make_unique<Agreement>(*this, world_, text);
+}
+
+Status Ranks::agree(std::string_view text) {
+  const std::unique_ptr<Job> job = agreement(text);
+  return line_.run(*job);
+}
+
+}  // namespace tenon::mesh

@@ -1,0 +1,84 @@
+// The processes of the job, as one of them sees it: the engine that connects them, communicators
+// of groups of them, and what all must agree on.
+#ifndef TENON_PLUGINS_MESH_RANKS_H_
+#define TENON_PLUGINS_MESH_RANKS_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "farewell.h"
+#include "line.h"
+#include "recorder.h"
+#include "tenon/abi/collective.h"
+#include "tenon/cpp/mesh.hpp"
+
+namespace tenon::mesh {
+
+// How many ranks live in this process: TENON_MESH_SIMULATE, or 1.
+uint32_t simulated_ranks();
+
+// Some processes in order, and the communicator of a mesh's group of this process. Without a
+// communicator the group is this process alone.
+struct Members {
+  tenon_comm_t* comm = nullptr;
+  std::vector<int64_t> ranks;
+  int64_t position = 0;   // of this process
+  uint64_t sequence = 0;  // of the last work; guarded by the line
+  uint32_t number = 0;    // of the communicator, the same in all its processes
+  int64_t count() const { return static_cast<int64_t>(ranks.size()); }
+};
+
+class Ranks {
+ public:
+  Ranks(uint32_t ordinal, Line& line) : ordinal_(ordinal), line_(line) {}
+  ~Ranks() { (void)end(); }
+  Ranks(const Ranks&) = delete;
+
+  // Opens the engine once. T0902 with the reason of each engine if none connects this process.
+  Status open();
+  // The group of this process along axes of a mesh. All processes ask for the same groups in the
+  // same order. T0901 if the job has another number of processes than the mesh.
+  Status members(std::string_view mesh, std::string_view axes, Members** out);
+  // Fails in all processes with T0905 unless all say the same. It names the first difference.
+  Status agree(std::string_view text);
+  // The same as a job, for work that is on a queue.
+  std::unique_ptr<Job> agreement(std::string_view text);
+
+  // Tells the others that this process ends.
+  Status begin_end();
+  // Waits until all processes end, so that the library can end in order, and closes the engine.
+  Status end();
+  // The processes that have ended; guarded by the line.
+  Farewell& farewell() { return farewell_; }
+
+  uint32_t rank() const { return rank_; }
+  uint32_t count() const { return count_; }
+  const tenon_collective_api_t& engine() const { return *api_; }
+  uint32_t flags() const { return flags_; }
+  Recorder& recorder() { return recorder_; }
+
+ private:
+  Status choose();
+  Status connect(const tenon_collective_api_t& api, const tenon_launch_t& launch);
+  Status create(Members* members);
+
+  const uint32_t ordinal_;
+  Line& line_;
+  std::mutex mutex_;  // of open and members
+  bool opened_ = false;
+  Fault failed_;
+  const tenon_collective_api_t* api_ = nullptr;
+  tenon_engine_t* engine_ = nullptr;
+  uint32_t flags_ = 0, rank_ = 0, count_ = 1;
+  Members world_;  // carries agreements only
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<Members>> groups_;
+  Recorder recorder_;
+  Farewell farewell_;
+};
+
+}  // namespace tenon::mesh
+
+#endif

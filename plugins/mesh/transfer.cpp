@@ -1,0 +1,130 @@
+#include "transfer.h"
+
+#include <charconv>
+
+#include "tenon/cpp/dtype.hpp"
+#include "tenon/cpp/record.hpp"
+
+namespace tenon::mesh {
+namespace {
+
+constexpr uint32_t kExitStatus = 3;
+constexpr uint32_t kTestsBetweenClocks = 64;
+constexpr uint64_t kOnTheWayNs = 2'000'000'000;
+
+// A number of seconds, as nanoseconds.
+uint64_t seconds(std::string_view variable, uint64_t otherwise) {
+  const std::string_view text = setting(variable);
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty()) return otherwise * 1'000'000'000u;
+  if (code != std::errc() || end != text.data() + text.size() || !(value > 0) || value > 1e9) {
+    log("mesh", TENON_LOG_WARN, variable, "=", quoted(text), " is no number of seconds; ",
+        otherwise, " is used");
+    return otherwise * 1'000'000'000u;
+  }
+  return static_cast<uint64_t>(value * 1e9);
+}
+uint64_t limit_ns() {
+  static const uint64_t limit = seconds("TENON_COLLECTIVE_TIMEOUT", 600);
+  return limit;
+}
+uint64_t first_warning_ns() {
+  static const uint64_t limit = seconds("TENON_COLLECTIVE_WARN", 10);
+  return limit;
+}
+
+tenon_native_memory_t memory_of(const void* data, uint64_t size_bytes) {
+  auto made = sized<tenon_native_memory_t>();
+  made.kind = str("host");
+  made.handle = reinterpret_cast<uintptr_t>(data);
+  made.length_bytes = size_bytes;
+  return made;
+}
+
+}  // namespace
+
+tenon_transfer_t transfer_of(uint32_t kind, tenon_dtype_t dtype, const void* from,
+                             uint64_t from_elements, void* to, uint64_t to_elements) {
+  auto made = sized<tenon_transfer_t>();
+  made.transfer = kind;
+  made.dtype = dtype;
+  made.from_elements = from_elements;
+  made.to_elements = to_elements;
+  made.from = memory_of(from, from_elements * dtype_bytes(dtype));
+  made.to = memory_of(to, to_elements * dtype_bytes(dtype));
+  return made;
+}
+
+Transfer::~Transfer() {
+  if (work_ != nullptr) (void)ranks_.engine().work_release(ranks_.engine().self, work_);
+}
+
+Status Transfer::start(std::string_view name, std::span<const tenon_transfer_t> transfers) {
+  name_ = name;
+  auto info = sized<tenon_work_info_t>();
+  info.sequence = ++members_.sequence;
+  info.place = str(place_);
+  begin_ns_ = now_ns();
+  warn_ns_ = begin_ns_ + first_warning_ns();
+  entry_ = ranks_.recorder().begin(members_.number, members_.sequence, name_, transfers[0], place_,
+                                   begin_ns_);
+  const tenon_collective_api_t& api = ranks_.engine();
+  return api.start(api.self, members_.comm, transfers.data(),
+                   static_cast<uint32_t>(transfers.size()), nullptr, &info, &work_);
+}
+
+Status Transfer::test(bool* out_done) {
+  const tenon_collective_api_t& api = ranks_.engine();
+  uint32_t done = 0;
+  TENON_TRY(api.test(api.self, work_, &done));
+  *out_done = done != 0;
+  if (*out_done) {
+    ranks_.recorder().end(entry_, now_ns());
+    (void)api.work_release(api.self, std::exchange(work_, nullptr));
+    return {};
+  }
+  if (++tests_ % kTestsBetweenClocks != 0) return {};
+  const uint64_t now = now_ns();
+  TENON_TRY(check_ended(now));
+  if (now - begin_ns_ >= limit_ns()) return give_up();
+  if (now >= warn_ns_) {
+    log("mesh", TENON_LOG_WARN, what(), " has waited for ", (now - begin_ns_) / 1'000'000'000u,
+        " s for other processes");
+    warn_ns_ = begin_ns_ + 2 * (now - begin_ns_);
+  }
+  return {};
+}
+
+// A process may end while the last of its data is still on the way.
+Status Transfer::check_ended(uint64_t now) {
+  TENON_TRY(ranks_.farewell().look());
+  for (const int64_t rank : members_.ranks) {
+    if (!ranks_.farewell().has_ended(rank)) continue;
+    if (ended_ns_ == 0) ended_ns_ = now;
+    if (now - ended_ns_ < kOnTheWayNs) return {};
+    ranks_.recorder().keep();
+    return fail(TENON_UNAVAILABLE,
+                cat("T0908: ", what(), ", waits for rank ", rank, ", which has ended"));
+  }
+  return {};
+}
+
+std::string Transfer::what() const {
+  return cat("rank ", ranks_.rank(), ": ", name_, ", transfer ", members_.sequence, " of group ",
+             members_.number, place_.empty() ? "" : " at ", place_);
+}
+
+Status Transfer::give_up() {
+  const std::string text =
+      cat("T0904: ", what(), ", did not end within ", limit_ns() / 1'000'000'000u,
+          " s (TENON_COLLECTIVE_TIMEOUT)", ranks_.recorder().advice());
+  // The engine may end the process, so the message comes first.
+  if ((ranks_.flags() & TENON_COLLECTIVE_ABORT_ENDS) != 0) log("mesh", TENON_LOG_ERROR, text);
+  ranks_.recorder().keep();
+  const tenon_collective_api_t& api = ranks_.engine();
+  (void)api.abort(api.self, members_.comm, kExitStatus, str(text));
+  return fail(TENON_DEADLINE_EXCEEDED, text);
+}
+
+}  // namespace tenon::mesh

@@ -1,0 +1,46 @@
+// One work of an engine: started, asked about until it is done, and given up after the time limit.
+#ifndef TENON_PLUGINS_MESH_TRANSFER_H_
+#define TENON_PLUGINS_MESH_TRANSFER_H_
+
+#include <span>
+#include <string>
+
+#include "ranks.h"
+
+namespace tenon::mesh {
+
+// The record of a transfer of dense host memory.
+tenon_transfer_t transfer_of(uint32_t kind, tenon_dtype_t dtype, const void* from,
+                             uint64_t from_elements, void* to, uint64_t to_elements);
+
+class Transfer {
+ public:
+  Transfer(Ranks& ranks, Members& members, std::string_view place)
+      : ranks_(ranks), members_(members), place_(place) {}
+  ~Transfer();
+  Transfer(const Transfer&) = delete;
+
+  // name: for messages and records, "all_reduce". place: the user's node.
+  Status start(std::string_view name, std::span<const tenon_transfer_t> transfers);
+  bool is_started() const { return work_ != nullptr; }
+  // T0904 after the time limit; the communicator is then aborted.
+  Status test(bool* out_done);
+
+ private:
+  Status give_up();
+  Status check_ended(uint64_t now);
+  std::string what() const;
+
+  Ranks& ranks_;
+  Members& members_;
+  const std::string place_;
+  std::string name_;
+  tenon_work_t* work_ = nullptr;
+  uint64_t begin_ns_ = 0, warn_ns_ = 0, ended_ns_ = 0;
+  uint32_t tests_ = 0;
+  Recorder::Entry* entry_ = nullptr;
+};
+
+}  // namespace tenon::mesh
+
+#endif
