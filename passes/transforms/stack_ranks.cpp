@@ -10,7 +10,7 @@ namespace tenon::passes {
 namespace {
 
 constexpr tenon_pass_option_def_t kOptions[] = {
-    {str("mesh"), str("the mesh, as in data=2+model=2; empty: that of the graph's ops"),
+    {str("mesh"), str("the mesh, as in \"data=2,model=2\"; empty: that of the graph's ops"),
      TENON_ATTR_STRING, 0, {}},
     {str("shared"),
      str("names of the inputs that are equal in all processes, separated by spaces"),
@@ -34,9 +34,7 @@ Status collect_meshes(Region region, std::string* mesh) {
 Status mesh_of(Region main, std::string_view chosen, Dim* out) {
   std::string text;
   TENON_TRY(collect_meshes(main, &text));
-  // A comma separates options, so a pipeline has a plus.
-  std::string wanted(chosen);
-  std::replace(wanted.begin(), wanted.end(), '+', ',');
+  const std::string wanted(chosen);
   if (text.empty()) text = wanted;
   if (!wanted.empty() && wanted != text) {
     return fail(TENON_INVALID_ARGUMENT,
