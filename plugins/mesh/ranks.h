@@ -3,6 +3,7 @@
 #ifndef TENON_PLUGINS_MESH_RANKS_H_
 #define TENON_PLUGINS_MESH_RANKS_H_
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -51,6 +52,9 @@ class Ranks {
   Status begin_end();
   // Waits until all processes end, so that the library can end in order, and closes the engine.
   Status end();
+  // A communicator was aborted: nothing ends in order any more. `abort` of an engine may end the
+  // process from inside, where `end` is called too.
+  void give_up() { gave_up_ = true; }
   // The processes that have ended; guarded by the line.
   Farewell& farewell() { return farewell_; }
 
@@ -77,6 +81,7 @@ class Ranks {
   std::map<std::pair<std::string, std::string>, std::unique_ptr<Members>> groups_;
   Recorder recorder_;
   Farewell farewell_;
+  std::atomic<bool> gave_up_ = false;
 };
 
 }  // namespace tenon::mesh

@@ -1,5 +1,7 @@
 #include "transfer.h"
 
+#include <unistd.h>
+
 #include <charconv>
 
 #include "tenon/cpp/dtype.hpp"
@@ -32,6 +34,12 @@ uint64_t limit_ns() {
 uint64_t first_warning_ns() {
   static const uint64_t limit = seconds("TENON_COLLECTIVE_WARN", 10);
   return limit;
+}
+
+// The engine ends the process next, before any logger of the program prints what it was given.
+void announce(const std::string& text) {
+  const std::string line = cat("tenon: error: ", text, "\n");
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
 tenon_native_memory_t memory_of(const void* data, uint64_t size_bytes) {
@@ -119,10 +127,10 @@ Status Transfer::give_up() {
   const std::string text =
       cat("T0904: ", what(), ", did not end within ", limit_ns() / 1'000'000'000u,
           " s (TENON_COLLECTIVE_TIMEOUT)", ranks_.recorder().advice());
-  // The engine may end the process, so the message comes first.
-  if ((ranks_.flags() & TENON_COLLECTIVE_ABORT_ENDS) != 0) log("mesh", TENON_LOG_ERROR, text);
+  if ((ranks_.flags() & TENON_COLLECTIVE_ABORT_ENDS) != 0) announce(text);
   ranks_.recorder().keep();
   const tenon_collective_api_t& api = ranks_.engine();
+  ranks_.give_up();
   (void)api.abort(api.self, members_.comm, kExitStatus, str(text));
   return fail(TENON_DEADLINE_EXCEEDED, text);
 }

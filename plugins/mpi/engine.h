@@ -3,10 +3,13 @@
 #define TENON_PLUGINS_MPI_ENGINE_H_
 
 #include <sched.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "functions.h"
@@ -33,6 +36,8 @@ struct tenon_engine_t {
 };
 
 namespace tenon::mpi {
+
+inline constexpr std::chrono::seconds kAbortPatience{3};
 
 inline bool fits(uint64_t elements) {
   return elements <= static_cast<uint64_t>(std::numeric_limits<int>::max());
@@ -95,7 +100,14 @@ class Communicator final : public tenon_comm_t {
     *out = work.release();
     return {};
   }
-  void abort(int exit_status) override { (void)mpi_.Abort(comm_, exit_status); }
+  // Of all processes: for a part of them, MPICH waits for the others. Some libraries never come back.
+  void abort(int exit_status) override {
+    std::thread([exit_status] {
+      std::this_thread::sleep_for(kAbortPatience);
+      ::_exit(exit_status);
+    }).detach();
+    (void)mpi_.Abort(Abi::world(mpi_.library), exit_status);
+  }
 
  private:
   static std::byte* address(const tenon_native_memory_t& memory) {

@@ -42,7 +42,7 @@ Result<KernelArtifact> KernelArtifact::unpack(std::string_view bytes) {
 
 Result<ir::Ref<ir::Graph>> KernelArtifact::read_graph() const {
   TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> blob, ir::blob_bytes(std::as_bytes(std::span(graph))));
-  return ir::read_graph(std::move(blob), "an artifact", {});
+  return ir::read_graph(std::move(blob), "", {});
 }
 
 }  // namespace tenon::dispatch

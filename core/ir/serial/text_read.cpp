@@ -721,6 +721,7 @@ class Parser {
   Result<Loc> location(size_t begin) {
     std::vector<Origin> origins;
     if (!lex_.skip_word("loc")) {
+      if (file_.empty()) return Loc{0};  // no file of the user's
       const Origin here{intern(file_), 0, lex_.line_of(begin), true};
       return g_->make_loc(here);
     }
