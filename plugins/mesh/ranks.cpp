@@ -1,5 +1,8 @@
 #include "ranks.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -39,6 +42,22 @@ std::vector<std::string> engine_names() {
 tenon_code_t no_gather(void*, const void*, uint64_t, void*) {
   return fail(TENON_UNIMPLEMENTED, "T0902: the ranks are in one process and exchange nothing here")
       .code();
+}
+
+// Processes of one machine share its processors. Those that the launcher has bound to some of them
+// do not.
+void share_threads(uint32_t processes) {
+  const auto* threads = context().query<tenon_host_threads_t>(TENON_HOST_THREADS_ID, 1);
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool is_bound = ::sched_getaffinity(0, sizeof allowed, &allowed) != 0 ||
+                        CPU_COUNT(&allowed) < ::sysconf(_SC_NPROCESSORS_ONLN);
+  if (threads == nullptr || processes < 2 || is_bound || !setting("TENON_NUM_THREADS").empty())
+    return;
+  const uint32_t count = std::max(1u, threads->count(threads->self) / processes);
+  if (threads->set_count(threads->self, count) == TENON_OK)
+    log("mesh", TENON_LOG_INFO, processes, " processes share this machine: ", count,
+        " threads for each");
 }
 
 // What every process says, in one transfer.
@@ -192,6 +211,7 @@ Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& l
   world_.position = rank_;
   recorder_.open(rank_, count_, view(api.name));
   TENON_TRY(farewell_.open(api, world_.comm, rank_, count_));
+  share_threads(launch.local_rank_count);
   log("mesh", TENON_LOG_INFO, "rank ", rank_, " of ", count_, " by the engine ", view(api.name),
       ", started by ", view(launch.launcher), ", ", view(launch.library));
   return {};
