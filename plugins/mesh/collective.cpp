@@ -17,7 +17,7 @@ CollectiveJob::CollectiveJob(const Collective& what, Ranks& ranks, Members& memb
       from_(from),
       to_(to),
       agreement_(std::move(agreement)),
-      transfer_(ranks, members, what.place) {}
+      transfer_(ranks, members, what.text) {}
 
 uint64_t CollectiveJob::elements(const Range& range) const {
   return range.size_bytes / dtype_bytes(what_.dtype);

@@ -141,15 +141,15 @@ uint32_t simulated_ranks() {
 Status Ranks::begin_end() {
   if (gave_up_) return {};
   const std::lock_guard lock(mutex_);
-  return engine_ == nullptr ? Status() : farewell_.send(line_);
+  return engine_ == nullptr ? Status() : news_.tell_end(line_);
 }
 
 Status Ranks::end() {
   if (gave_up_) return {};
   const std::lock_guard lock(mutex_);
   if (engine_ == nullptr) return {};
-  TENON_TRY(farewell_.send(line_));
-  TENON_TRY(farewell_.wait(line_));
+  TENON_TRY(news_.tell_end(line_));
+  TENON_TRY(news_.wait_for_ends(line_));
   for (const auto& [name, group] : groups_) {
     if (group != nullptr && group->comm != nullptr)
       (void)api_->comm_release(api_->self, group->comm);
@@ -210,7 +210,7 @@ Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& l
   for (uint32_t i = 0; i < count_; ++i) world_.ranks.push_back(i);
   world_.position = rank_;
   recorder_.open(rank_, count_, view(api.name));
-  TENON_TRY(farewell_.open(api, world_.comm, rank_, count_));
+  TENON_TRY(news_.open(api, world_.comm, rank_, count_));
   share_threads(launch.local_rank_count);
   log("mesh", TENON_LOG_INFO, "rank ", rank_, " of ", count_, " by the engine ", view(api.name),
       ", started by ", view(launch.launcher), ", ", view(launch.library));
@@ -223,7 +223,16 @@ Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Me
   std::string why = Mesh::parse(mesh_text, &mesh);
   if (why.empty()) why = mesh.find(axes_text, &axes);
   if (!why.empty()) return fail(TENON_INVALID_ARGUMENT, cat("T0901: the mesh is refused: ", why));
-  if (mesh.rank_count() != 1 || simulated_ranks() != 1) TENON_TRY(open());
+  if (mesh.rank_count() != 1 || simulated_ranks() != 1) {
+    if (const Status status = open(); status.code() == TENON_UNAVAILABLE) {
+      return fail(TENON_UNAVAILABLE,
+                  cat(failed_.message, ". The program is for the ", mesh.rank_count(),
+                      " processes of the mesh ", quoted(mesh_text),
+                      ": start it with `tenon launch -n ", mesh.rank_count(), " -- ...`"));
+    } else if (!status.ok()) {
+      return status;
+    }
+  }
   if (mesh.rank_count() != count_) {
     return fail(TENON_FAILED_PRECONDITION,
                 cat("T0901: the program is for the ", mesh.rank_count(),

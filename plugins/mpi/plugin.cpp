@@ -116,6 +116,14 @@ Status abort(void*, tenon_comm_t* comm, uint32_t exit_status, tenon_str_t) {
   return {};
 }
 
+Status launcher_words(void*, uint32_t count, const tenon_sink_t* words) {
+  std::vector<std::string> list;
+  TENON_TRY(launch_words(count, &list));
+  for (const std::string& word : list)
+    TENON_TRY(words->write(words->self, word.c_str(), word.size() + 1));
+  return {};
+}
+
 constexpr tenon_collective_api_t make_table() {
   tenon_collective_api_t table = {};
   table.size_bytes = sizeof table;
@@ -131,6 +139,7 @@ constexpr tenon_collective_api_t make_table() {
   table.test = entry<test>;
   table.work_release = entry<work_release>;
   table.abort = entry<abort>;
+  table.launcher = entry<launcher_words>;
   return table;
 }
 constexpr tenon_collective_api_t kTable = make_table();

@@ -154,6 +154,12 @@ typedef struct tenon_collective_api_t {
   /* Gives up all works of the communicator. With ABORT_ENDS this may end the process. Without it
    * every work ends with ABORTED within a second, in all members. Safe. */
   tenon_code_t (*abort)(void* self, tenon_comm_t* comm, uint32_t exit_status, tenon_str_t reason);
+
+  /* ---- Optional ---- */
+  /* Writes the words of a command line, each ended by a zero byte, that starts a program as `count`
+   * processes which this engine connects: the caller adds the words of the program. UNAVAILABLE
+   * with what is missing. */
+  tenon_code_t (*launcher)(void* self, uint32_t count, const tenon_sink_t* words);
 } tenon_collective_api_t;
 
 #ifdef __cplusplus
