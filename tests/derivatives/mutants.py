@@ -106,7 +106,7 @@ def tests() -> list[Test]:
 
     test_scalars.expected = functools.cache(test_scalars.expected)  # type: ignore[assignment]
     out = []
-    for name in ("test_composites", "test_rules", "test_symbols", "test_scalars"):
+    for name in ("test_composites", "test_rules", "test_symbols", "test_scalars", "test_collectives"):
         out += of_module(importlib.import_module(name))
     return [*out, *of_rows(), *of_programs()]
 
