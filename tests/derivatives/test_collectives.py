@@ -134,11 +134,18 @@ def test_gradients_of_samples(row):
 
 def test_equal_elements_share_a_minimum():
     mesh = tenon.mesh(data=4, simulate=True)
-    x = np.array([[2.0, 1], [2, 3], [5, 1], [2, 1]])
-    gradient = tenon.manual(mesh)(grad(lambda x: xp.sum(tenon.all_reduce(x, kind="min"))))(
-        xp.asarray(x)
-    )
-    np.testing.assert_allclose(gradient, 4 * np.array([[1, 1], [1, 0], [0, 1], [1, 1]]) / 3)
+    x = np.array([[2.0, 1, 3, 3], [2, 3, 3, 3], [5, 1, 3, 4], [2, 1, 3, 9]])
+    share = (x == x.min(0)) / (x == x.min(0)).sum(0)
+    direction = np.random.default_rng(1).normal(size=x.shape)
+    for all_have, least in (
+        (4, lambda x: tenon.all_reduce(x, kind="min")),
+        (1, lambda x: tenon.reduce_scatter(x, kind="min")),
+    ):
+        gradient = of_all(mesh, grad(lambda x: xp.sum(least(x))), x)
+        np.testing.assert_allclose(gradient, all_have * share)
+        tangents = of_all(mesh, lambda x, t: jvp(least, (x,), (t,))[1], x, direction)
+        want = (share * direction).sum(0)
+        np.testing.assert_allclose(tangents, [want] * 4 if all_have == 4 else want[:, None])
 
 
 def test_one_process_alone():
