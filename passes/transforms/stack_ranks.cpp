@@ -89,10 +89,10 @@ graph @g(%x: f32[4]) -> (y: f32[4]) {
 )";
 constexpr std::string_view kAfter = R"(tenon.tir 1
 graph @g(%x: f32[2, 4]) -> (y: f32[2, 4]) {
-  %0 = reshape(%x) {shape = [1, 2, 4]} : f32[1, 2, 4]
+  %0 = reshape(%x) {shape = dims [1, 2, 4]} : f32[1, 2, 4]
   %1 = reduce_sum(%0) {dims = [1]} : f32[1, 4]
-  %2 = broadcast(%1) {shape = [1, 2, 4], dims = [0, 2]} : f32[1, 2, 4]
-  %3 = reshape(%2) {shape = [2, 4]} : f32[2, 4]
+  %2 = broadcast(%1) {dims = [0, 2], shape = dims [1, 2, 4]} : f32[1, 2, 4]
+  %3 = reshape(%2) {shape = dims [2, 4]} : f32[2, 4]
   yield %3
 }
 )";

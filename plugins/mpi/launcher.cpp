@@ -156,7 +156,12 @@ Status choose_library(std::string* out) {
     return {};
   }
   const Launcher& by = launcher();
-  if (!by.name.empty() && by.libraries.empty()) {
+  if (by.name.empty()) {
+    return fail(TENON_UNAVAILABLE,
+                "T0902: no launcher of MPI has started this process: use mpirun or srun, or set "
+                "TENON_MPI_LIBRARY");
+  }
+  if (by.libraries.empty()) {
     return fail(TENON_UNAVAILABLE,
                 cat("T0902: ", by.name, " does not connect the processes: use srun --mpi=pmix with "
                                         "Open MPI, or srun --mpi=pmi2 with MPICH"));

@@ -38,8 +38,12 @@ Status make(void* library, std::unique_ptr<tenon_engine_t>* out) {
 }
 
 // Its parts, which it opens itself, look for its symbols in the whole process.
-Status open(void*, const tenon_gather_t*, uint32_t* out_flags, tenon_engine_t** out,
+Status open(void*, const tenon_gather_t* gather, uint32_t* out_flags, tenon_engine_t** out,
             tenon_comm_t** out_world) {
+  if (gather != nullptr && launcher().name.empty()) {
+    return fail(TENON_FAILED_PRECONDITION,
+                "T0902: MPI's processes are brought together by its launcher, such as mpirun");
+  }
   std::string name;
   TENON_TRY(choose_library(&name));
   void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
@@ -77,14 +81,20 @@ Status comm_release(void*, tenon_comm_t* comm) {
 // MPI has no f16 and bf16, and leaves open what a minimum or maximum with a NaN is.
 Status takes(void*, tenon_comm_t*, const tenon_transfer_kind_t* kind) {
   const uint64_t width = dtype_bytes(kind->dtype) == 16 ? 2 : 1;
-  if (!fits(kind->elements * width))
+  if (kind->transfer < TENON_TRANSFER_ALL_REDUCE || kind->transfer > TENON_TRANSFER_RECEIVE)
+    return fail(TENON_UNIMPLEMENTED, cat("mpi has no transfer ", kind->transfer));
+  if (dtype_bytes(kind->dtype) == 0)
+    return fail(TENON_UNIMPLEMENTED, "MPI moves elements of whole bytes");
+  if (!fits(kind->elements) || !fits(kind->elements * width))
     return fail(TENON_UNIMPLEMENTED, "MPI counts elements in 31 bits");
   if (kind->transfer != TENON_TRANSFER_ALL_REDUCE &&
       kind->transfer != TENON_TRANSFER_REDUCE_SCATTER)
     return {};
+  const bool is_known = kind->combine >= TENON_COMBINE_SUM && kind->combine <= TENON_COMBINE_MAX;
   const bool is_wide_float = kind->dtype == TENON_F32 || kind->dtype == TENON_F64;
-  if (is_float(kind->dtype) && (!is_wide_float || kind->combine != TENON_COMBINE_SUM))
-    return fail(TENON_UNIMPLEMENTED, "MPI has no such combination of these floats");
+  if (!is_known || (!is_int(kind->dtype) && !is_wide_float) ||
+      (is_wide_float && kind->combine != TENON_COMBINE_SUM))
+    return fail(TENON_UNIMPLEMENTED, "MPI has no such combination of these elements");
   return {};
 }
 

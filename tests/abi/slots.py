@@ -53,7 +53,10 @@ WALKED = {
     "tenon_output_need_t": "need_bytes",
 }
 # Tables of plugins that the host only hands on, and who calls them.
-CALLERS = {"tenon.toolchain/1": ("plugins", "frontends", "sdk/tools")}
+CALLERS = {
+    "tenon.toolchain/1": ("plugins", "frontends", "sdk/tools"),
+    "tenon.collective/1": ("plugins/mesh",),
+}
 
 USERS = pathlib.Path(__file__).with_name("users.txt")
 STABILITY = re.compile(r"^(?: \*|/\*) Stability: (?:un)?stable\.", re.M)

@@ -45,7 +45,12 @@ std::shared_ptr<Shared> shared_of(const Origin& origin) {
   const std::lock_guard lock(mutex);
   std::shared_ptr<Shared> shared = (*known)[origin].lock();
   if (shared == nullptr) {
-    shared = std::make_shared<Shared>();
+    shared = std::shared_ptr<Shared>(new Shared, [origin](Shared* last) {
+      delete last;
+      const std::lock_guard gone(mutex);
+      const auto at = known->find(origin);
+      if (at != known->end() && at->second.expired()) known->erase(at);
+    });
     shared->members = std::get<1>(origin);
     (*known)[origin] = shared;
   }
@@ -96,6 +101,10 @@ Status comm_release(void*, tenon_comm_t* comm) {
 }
 
 Status takes(void*, tenon_comm_t*, const tenon_transfer_kind_t* kind) {
+  if (kind->transfer < TENON_TRANSFER_ALL_REDUCE || kind->transfer > TENON_TRANSFER_RECEIVE)
+    return fail(TENON_UNIMPLEMENTED, cat("sim has no transfer ", kind->transfer));
+  if (dtype_bytes(kind->dtype) == 0)
+    return fail(TENON_UNIMPLEMENTED, "sim moves elements of whole bytes");
   const bool combines = kind->transfer == TENON_TRANSFER_ALL_REDUCE ||
                         kind->transfer == TENON_TRANSFER_REDUCE_SCATTER;
   if (!combines || (kind->dtype == TENON_F32 && kind->combine == TENON_COMBINE_SUM)) return {};

@@ -39,7 +39,7 @@ std::span<const Check> kernel_checks();  // values.cpp, including those of calls
 std::span<const Check> kernel_call_checks();
 std::span<const Check> kernel_epilogue_checks();
 std::span<const Check> kernel_queue_checks();
-// G: kinds.cpp combines those of ops/, passes/, frontends/ and layers/
+// G: kinds.cpp combines those of ops/, passes/, frontends/, layers/ and engines/
 std::span<const Check> kind_checks();
 std::span<const Check> op_checks();  // declarations.cpp, including those of every other file there
 std::span<const Check> op_inference_checks();
@@ -49,6 +49,8 @@ std::span<const Check> pass_checks();
 std::span<const Check> frontend_checks();  // frontends and toolchains
 std::span<const Check> importer_checks();
 std::span<const Check> layer_checks();
+std::span<const Check> engine_checks();  // engines.cpp, including those of transfers.cpp
+std::span<const Check> engine_transfer_checks();
 // I, J and L apply to plugins of every kind
 std::span<const Check> lifecycle_checks();
 std::span<const Check> fault_checks();

@@ -19,7 +19,7 @@ std::span<const Group> groups() {
       {'D', "Queues and fences", 4, 120, queue_checks()},
       {'E', "Compile and partition", 3, 120, compile_checks()},
       {'F', "Kernels", 3, 300, kernel_checks()},
-      {'G', "Ops, passes, frontends, toolchains, layers", 2, 120, kind_checks()},
+      {'G', "Ops, passes, frontends, toolchains, layers, engines", 2, 120, kind_checks()},
       {'I', "Threads and lifecycle", 2, 30, lifecycle_checks()},
       {'J', "Faults", 4, 240, fault_checks()},
       {kSpeed, "Speed", 4, 60, speed_checks()},
