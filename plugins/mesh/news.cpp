@@ -107,15 +107,15 @@ bool News::has_ended(int64_t rank) const {
 bool News::is_stuck_with(int64_t rank, const Waiting& own, std::string* out_text) const {
   for (const Other& other : others_) {
     if (other.rank != rank || !other.has_told) continue;
-    const Message& told = other.last;
-    const auto here = started_.find(told.group);
-    if (here != started_.end() && here->second >= told.sequence) return false;
-    for (uint32_t i = 0; i < told.group_count; ++i) {
-      if (told.groups[i].group == own.group && told.groups[i].sequence >= own.sequence)
+    const Message& said = other.last;
+    const auto here = started_.find(said.group);
+    if (here != started_.end() && here->second >= said.sequence) return false;
+    for (uint32_t i = 0; i < said.group_count; ++i) {
+      if (said.groups[i].group == own.group && said.groups[i].sequence >= own.sequence)
         return false;
     }
-    if (told.group_count == kGroups) return false;  // not all of its groups are in the message
-    *out_text = static_cast<const char*>(told.text);
+    if (said.group_count == kGroups) return false;  // not all of its groups are in the message
+    *out_text = static_cast<const char*>(said.text);
     return true;
   }
   return false;

@@ -1,5 +1,5 @@
-// What the processes tell each other beside their transfers: that one has ended, and what one waits
-// for. So a process that waits for data that nobody will send finds out, long before the time limit.
+// What the processes tell each other outside of their transfers: that one has ended, and what one
+// waits for. So a process that waits for data that will never come finds out long before the limit.
 #ifndef TENON_PLUGINS_MESH_NEWS_H_
 #define TENON_PLUGINS_MESH_NEWS_H_
 
@@ -39,11 +39,12 @@ class News {
   Status look();
   bool has_ended(int64_t rank) const;
   // Whether `rank` waits for a transfer that this process has not started, and has not started the
-  // one that this process waits for: then both wait for ever. out_text: what that process waits for.
+  // one that this process waits for: then both wait for ever. out_text: what that process waits
+  // for.
   bool is_stuck_with(int64_t rank, const Waiting& own, std::string* out_text) const;
   // Tells the others that this process ends.
   Status tell_end(Line& line);
-  // Waits until all have told this one.
+  // Waits until all have said so to this one.
   Status wait_for_ends(Line& line);
 
  private:

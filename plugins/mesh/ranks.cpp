@@ -102,15 +102,12 @@ class Agreement : public Job {
   Status compare() const {
     for (size_t i = 1; i < all_.size(); ++i) {
       if (all_[i] == all_[0]) continue;
-      return fail(TENON_FAILED_PRECONDITION,
-                  cat("T0905: the processes disagree: rank 0 is at ", text(0), ", and rank ", i,
-                      " at ", text(i)));
+      return fail(TENON_FAILED_PRECONDITION, cat("T0905: the processes disagree: rank 0 is at ",
+                                                 text(0), ", and rank ", i, " at ", text(i)));
     }
     return {};
   }
-  std::string text(size_t rank) const {
-    return std::string(all_[rank].data() + sizeof(uint64_t));
-  }
+  std::string text(size_t rank) const { return std::string(all_[rank].data() + sizeof(uint64_t)); }
 
   const Said mine_;
   std::vector<Said> all_;
@@ -128,8 +125,8 @@ uint32_t simulated_ranks() {
     const bool fits = code == std::errc() && end == text.data() + text.size() && value >= 1 &&
                       value <= kRanksHereMax;
     if (!text.empty() && !fits) {
-      log("mesh", TENON_LOG_WARN, "TENON_MESH_SIMULATE=", quoted(text), " is not a number from 1 to ",
-          kRanksHereMax, "; nothing is simulated");
+      log("mesh", TENON_LOG_WARN, "TENON_MESH_SIMULATE=", quoted(text),
+          " is not a number from 1 to ", kRanksHereMax, "; nothing is simulated");
     }
     return fits ? value : 0;
   }();
@@ -187,7 +184,8 @@ Status Ranks::choose() {
     const tenon_code_t code = api->launched(api->self, &launch);
     if (code != TENON_OK) reasons += cat("; ", name, ": ", Fault::last(code).message);
     if (code == TENON_OK && (launch.is_launched != 0 || is_simulated)) return connect(*api, launch);
-    if (code == TENON_OK) reasons += cat("; ", name, ": no launcher of it has started this process");
+    if (code == TENON_OK)
+      reasons += cat("; ", name, ": no launcher of it has started this process");
   }
   return fail(TENON_UNAVAILABLE,
               cat("T0902: no engine connects this process with others", reasons));
@@ -195,8 +193,8 @@ Status Ranks::choose() {
 
 Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& launch) {
   if (view(api.memory_kinds).find("host") == std::string_view::npos) {
-    return fail(TENON_UNIMPLEMENTED, cat("T0902: the engine ", view(api.name),
-                                         " does not take memory of the host"));
+    return fail(TENON_UNIMPLEMENTED,
+                cat("T0902: the engine ", view(api.name), " does not take memory of the host"));
   }
   api_ = &api;
   auto gather = sized<tenon_gather_t>();
@@ -235,8 +233,8 @@ Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Me
   }
   if (mesh.rank_count() != count_) {
     return fail(TENON_FAILED_PRECONDITION,
-                cat("T0901: the program is for the ", mesh.rank_count(),
-                    " processes of the mesh ", quoted(mesh_text), ", and ", count_,
+                cat("T0901: the program is for the ", mesh.rank_count(), " processes of the mesh ",
+                    quoted(mesh_text), ", and ", count_,
                     count_ == 1 ? " process runs it" : " processes run it"));
   }
   const std::lock_guard lock(mutex_);

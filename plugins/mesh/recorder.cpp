@@ -67,8 +67,8 @@ void Recorder::open(uint32_t rank, uint32_t rank_count, std::string_view engine)
   if (keeps_) (void)::mkdir(folder_.c_str(), 0700);
   path_ = cat(folder_, "/rank-", rank, ".flight");
   if (folder_.empty() || !map(path_)) {
-    log("mesh", TENON_LOG_WARN, "no flight recorder: ", quoted(path_), " cannot be written: ",
-        std::strerror(errno));
+    log("mesh", TENON_LOG_WARN, "no flight recorder: ", quoted(path_),
+        " cannot be written: ", std::strerror(errno));
     return;
   }
   std::memcpy(head_->magic, flight::kMagic, sizeof flight::kMagic);

@@ -23,7 +23,7 @@ uint64_t seconds(std::string_view variable, uint64_t otherwise) {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty()) return otherwise * 1'000'000'000u;
   if (code != std::errc() || end != text.data() + text.size() || !(value > 0) || value > 1e9) {
-    log("mesh", TENON_LOG_WARN, variable, "=", quoted(text), " is no number of seconds; ",
+    log("mesh", TENON_LOG_WARN, variable, "=", quoted(text), " is not a number of seconds; ",
         otherwise, " is used");
     return otherwise * 1'000'000'000u;
   }
@@ -78,8 +78,8 @@ Status Transfer::start(std::string_view name, std::span<const tenon_transfer_t> 
   info.place = str(place_);
   begin_ns_ = now_ns();
   warn_ns_ = begin_ns_ + first_warning_ns();
-  entry_ = ranks_.recorder().begin(members_.number, sequence_, name_, transfers[0], place_,
-                                   begin_ns_);
+  entry_ =
+      ranks_.recorder().begin(members_.number, sequence_, name_, transfers[0], place_, begin_ns_);
   const tenon_collective_api_t& api = ranks_.engine();
   return api.start(api.self, members_.comm, transfers.data(),
                    static_cast<uint32_t>(transfers.size()), nullptr, &info, &work_);

@@ -84,7 +84,9 @@ bool is_file(const std::string& path) {
 bool classify(const std::string& folder, const std::string& path, Starter* out) {
   char real[PATH_MAX] = {};
   const std::string_view target = ::realpath(path.c_str(), real) == nullptr ? path.c_str() : real;
-  const auto has = [&](std::string_view word) { return target.find(word) != std::string_view::npos; };
+  const auto has = [&](std::string_view word) {
+    return target.find(word) != std::string_view::npos;
+  };
   out->path = path;
   out->is_open_mpi = has("openmpi") || has("orterun") || has("prterun") || has("ompi");
   return out->is_open_mpi || has("hydra") || has("mpich") || is_file(folder + "/hydra_pmi_proxy");
@@ -128,12 +130,16 @@ Status launch_words(uint32_t count, std::vector<std::string>* out) {
   const std::string_view chosen = setting("TENON_MPI_LIBRARY");
   std::string seen;
   for (const Starter& starter : starters()) {
-    const bool fits = chosen.empty() ? !starter.library.empty()
-                                     : is_of_open_mpi(chosen) == starter.is_open_mpi;
+    const bool fits =
+        chosen.empty() ? !starter.library.empty() : is_of_open_mpi(chosen) == starter.is_open_mpi;
     seen += cat(seen.empty() ? "" : ", ", starter.path);
     if (!fits) continue;
-    *out = {"env", cat("TENON_MPI_LIBRARY=", chosen.empty() ? starter.library : chosen),
-            "TENON_ENGINE=mpi", starter.path, "-n", std::to_string(count)};
+    *out = {"env",
+            cat("TENON_MPI_LIBRARY=", chosen.empty() ? starter.library : chosen),
+            "TENON_ENGINE=mpi",
+            starter.path,
+            "-n",
+            std::to_string(count)};
     if (starter.is_open_mpi && count > static_cast<uint64_t>(::sysconf(_SC_NPROCESSORS_ONLN)))
       out->push_back("--oversubscribe");
     return {};
@@ -162,9 +168,9 @@ Status choose_library(std::string* out) {
                 "TENON_MPI_LIBRARY");
   }
   if (by.libraries.empty()) {
-    return fail(TENON_UNAVAILABLE,
-                cat("T0902: ", by.name, " does not connect the processes: use srun --mpi=pmix with "
-                                        "Open MPI, or srun --mpi=pmi2 with MPICH"));
+    return fail(TENON_UNAVAILABLE, cat("T0902: ", by.name,
+                                       " does not connect the processes: use srun --mpi=pmix with "
+                                       "Open MPI, or srun --mpi=pmi2 with MPICH"));
   }
   std::string names;
   for (const std::string& name : by.libraries) {
@@ -173,8 +179,9 @@ Status choose_library(std::string* out) {
     names += cat(names.empty() ? "" : ", ", name);
   }
   return fail(TENON_UNAVAILABLE,
-              cat("T0902: ", by.name, " has started this process, and none of its libraries is "
-                                      "here (",
+              cat("T0902: ", by.name,
+                  " has started this process, and none of its libraries is "
+                  "here (",
                   names, "): install ", by.package, ", or set TENON_MPI_LIBRARY"));
 }
 

@@ -47,9 +47,7 @@ def _debian():
 def _wheels():
     library, launcher = WHEELS / "lib/libmpi_abi.so.1", WHEELS / "bin/mpiexec"
     if library.exists() and launcher.exists():
-        yield Flavour(
-            "standard", [str(launcher)], [2], {"TENON_MPI_LIBRARY": str(library)}
-        )
+        yield Flavour("standard", [str(launcher)], [2], {"TENON_MPI_LIBRARY": str(library)})
     intel = WHEELS / "intel"
     library, launcher = intel / "lib/libmpi.so.12", intel / "bin/mpiexec.hydra"
     if library.exists() and launcher.exists():

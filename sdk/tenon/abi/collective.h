@@ -82,10 +82,10 @@ typedef struct tenon_transfer_t {
   uint32_t transfer, combine;
   tenon_dtype_t dtype;
   uint16_t reserved;
-  uint32_t peer;           /* BROADCAST: the root; SEND, RECEIVE: the other one */
-  uint32_t tag;            /* SEND, RECEIVE: those of one tag match in order; below 32768 */
-  uint64_t from_elements;  /* 0 for RECEIVE, and for BROADCAST except at the root */
-  uint64_t to_elements;    /* 0 for SEND */
+  uint32_t peer;                  /* BROADCAST: the root; SEND, RECEIVE: the other one */
+  uint32_t tag;                   /* SEND, RECEIVE: those of one tag match in order; below 32768 */
+  uint64_t from_elements;         /* 0 for RECEIVE, and for BROADCAST except at the root */
+  uint64_t to_elements;           /* 0 for SEND */
   tenon_native_memory_t from, to; /* of a kind in `memory_kinds` */
 } tenon_transfer_t;
 

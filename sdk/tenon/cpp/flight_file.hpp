@@ -15,9 +15,9 @@ struct Head {
   char magic[8];
   uint32_t version, record_bytes, record_count;
   uint32_t rank, rank_count, process;
-  int64_t wall_ns;      // of the clock of the day, when the steady clock was steady_ns
+  int64_t wall_ns;  // of the clock of the day, when the steady clock was steady_ns
   uint64_t steady_ns;
-  uint64_t written;     // records so far; number n is in place (n - 1) % record_count
+  uint64_t written;  // records so far; number n is in place (n - 1) % record_count
   char engine[32];
   char reserved[40];
 };

@@ -4,8 +4,8 @@
 namespace tenon::tools {
 
 void add_launch(CLI::App& app, LaunchOptions& o) {
-  CLI::App* launch = app.add_subcommand(
-      "launch", "start a program as several processes that an engine connects");
+  CLI::App* launch =
+      app.add_subcommand("launch", "start a program as several processes that an engine connects");
   launch->add_option("-n,--processes", o.processes, "how many processes")
       ->required()
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{1} << 20)))

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "sdk/tools/tenon/commands/flight_story.h"
 #include "sdk/tools/tenon/cli/options.h"
+#include "sdk/tools/tenon/commands/flight_story.h"
 #include "sdk/tools/tenon/console/console.h"
 #include "sdk/tools/tenon/host/host.h"
 
@@ -20,8 +20,9 @@ constexpr std::string_view kExtension = ".flight";
 int read_folder(const std::string& folder, std::map<uint32_t, Flight>& flights) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
   if (open == nullptr) {
-    return fail(kUsage, "T0101",
-                fmt::format("the folder {} cannot be read: {}.", in_quotes(folder), strerror(errno)));
+    return fail(
+        kUsage, "T0101",
+        fmt::format("the folder {} cannot be read: {}.", in_quotes(folder), strerror(errno)));
   }
   std::vector<std::string> names;
   while (const dirent* entry = readdir(open.get())) {

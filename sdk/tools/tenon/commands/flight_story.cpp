@@ -139,9 +139,8 @@ std::string read_flight(const std::string& path, Flight* out) {
 }
 
 std::string describe(const flight::Record& record) {
-  std::string out =
-      fmt::format("{} of {} {}", safe(text_of(record.name)), record.elements,
-                  elements::dtype_name(static_cast<tenon_dtype_t>(record.dtype)));
+  std::string out = fmt::format("{} of {} {}", safe(text_of(record.name)), record.elements,
+                                elements::dtype_name(static_cast<tenon_dtype_t>(record.dtype)));
   if (record.combine == TENON_COMBINE_SUM) out += " (sum)";
   if (record.combine == TENON_COMBINE_MIN) out += " (min)";
   if (record.combine == TENON_COMBINE_MAX) out += " (max)";
@@ -151,8 +150,8 @@ std::string describe(const flight::Record& record) {
 
 std::string story(const std::map<uint32_t, Flight>& flights) {
   const flight::Head& head = flights.begin()->second.head;
-  std::string out = fmt::format("{} processes, connected by {}\n", head.rank_count,
-                                safe(text_of(head.engine)));
+  std::string out =
+      fmt::format("{} processes, connected by {}\n", head.rank_count, safe(text_of(head.engine)));
   if (const auto missing = missing_files(flights); !missing.empty())
     out += fmt::format("no file of {}\n", ranks_text(missing));
   for (const auto& [rank, flight] : flights) out += line_of(flight);
@@ -160,10 +159,11 @@ std::string story(const std::map<uint32_t, Flight>& flights) {
     const uint64_t common = group.common();
     const std::string next = next_of(number, group, common + 1);
     if (next.empty()) continue;
-    out += common == 0
-               ? fmt::format("group {}: no transfer that all have finished is in the files\n", number)
-               : fmt::format("group {}: all have finished transfer {}: {}\n", number, common,
-                             describe(*group.ranks.begin()->second.at(common)));
+    out +=
+        common == 0
+            ? fmt::format("group {}: no transfer that all have finished is in the files\n", number)
+            : fmt::format("group {}: all have finished transfer {}: {}\n", number, common,
+                          describe(*group.ranks.begin()->second.at(common)));
     out += next;
   }
   return out;

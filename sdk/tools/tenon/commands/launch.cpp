@@ -41,8 +41,7 @@ class Launcher {
     for (const std::string& name : names) {
       if (ask(name, static_cast<uint32_t>(options.processes))) return kOk;
     }
-    return fail(kDevice, "T0902",
-                fmt::format("no engine can start processes{}.", reasons_),
+    return fail(kDevice, "T0902", fmt::format("no engine can start processes{}.", reasons_),
                 "Start the program by a launcher of your system, such as mpirun or srun.");
   }
   const std::vector<std::string>& words() const { return words_; }
@@ -50,9 +49,8 @@ class Launcher {
  private:
   bool ask(const std::string& name, uint32_t count) {
     const void* table = nullptr;
-    tenon_code_t code =
-        host_.registry->plugin_interface(host_.registry->self, str("collective"), str(name),
-                                         str(TENON_COLLECTIVE_ID), &table);
+    tenon_code_t code = host_.registry->plugin_interface(
+        host_.registry->self, str("collective"), str(name), str(TENON_COLLECTIVE_ID), &table);
     const auto* api = static_cast<const tenon_collective_api_t*>(table);
     if (code == TENON_OK && api->launcher == nullptr) {
       reasons_ += fmt::format("; {} has no launcher", safe(name));

@@ -23,9 +23,8 @@ std::vector<std::string> engine_names(const Host& host) {
 
 const tenon_collective_api_t* engine_of(const Host& host, const std::string& name) {
   const void* table = nullptr;
-  const tenon_code_t code =
-      host.registry->plugin_interface(host.registry->self, str("collective"), str(name),
-                                      str(TENON_COLLECTIVE_ID), &table);
+  const tenon_code_t code = host.registry->plugin_interface(
+      host.registry->self, str("collective"), str(name), str(TENON_COLLECTIVE_ID), &table);
   return code == TENON_OK ? static_cast<const tenon_collective_api_t*>(table) : nullptr;
 }
 
@@ -48,7 +47,8 @@ bool region_has_collectives(const Host& host, tenon_graph_t* graph, tenon_region
 }
 
 void fill_in(const ThisRank& here, std::string& text) {
-  for (size_t at = text.find(kPlaceholder); at != std::string::npos; at = text.find(kPlaceholder, at))
+  for (size_t at = text.find(kPlaceholder); at != std::string::npos;
+       at = text.find(kPlaceholder, at))
     text.replace(at, kPlaceholder.size(), std::to_string(here.rank));
 }
 
