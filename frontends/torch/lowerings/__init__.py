@@ -18,6 +18,7 @@ from . import (  # noqa: F401
     quantised,
     random,
     reduce,
+    resize,
     scatter,
     shape,
     sort,
