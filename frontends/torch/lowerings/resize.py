@@ -51,7 +51,7 @@ class Taps:
         """Those of the gradient: for each element that is read, the results that read it."""
         matrix = self.matrix().T.contiguous()
         count = max(1, int((matrix != 0).sum(1).max()))
-        order = (matrix == 0).to(torch.int8).argsort(1, stable=True)[:, :count]
+        order = (matrix == 0).to(torch.int8).argsort(dim=1, stable=True)[:, :count]
         return Taps(self.out, order, matrix.gather(1, order))
 
 
