@@ -208,8 +208,9 @@ inline std::optional<OnceEach> repeated_indices(Builder& b, Value x, Value indic
   Axes kept;
   for (int64_t d = 0; d < rank; ++d) {
     const auto at = std::find(to.begin(), to.end(), d);
-    const bool varies = at != to.end() && (indices.dim(static_cast<uint32_t>(d)).is(1) ||
-                                           !source.dim(static_cast<uint32_t>(at - to.begin())).is(1));
+    const bool varies =
+        at != to.end() && (indices.dim(static_cast<uint32_t>(d)).is(1) ||
+                           !source.dim(static_cast<uint32_t>(at - to.begin())).is(1));
     if (d == dim && !varies) return {};
     if (varies) kept.push_back(d);
   }

@@ -13,6 +13,7 @@ import threading
 import torch
 from torch._C import DispatchKey
 from torch._decomp import get_decompositions
+from torch._decomp.decompositions import upsample_compute_output_size
 from torch._dispatch.python import no_python_dispatcher
 
 TYPE_CHECKING = False
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 _NEAREST = [
-    f"{kind}{axes}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for axes in (1, 2, 3)
+    f"{kind}{axes}d"
+    for kind in ("upsample_nearest", "_upsample_nearest_exact")
+    for axes in (1, 2, 3)
 ]
 _SMOOTH = ["upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"]
 
@@ -46,12 +49,12 @@ def _is_known(op: Any, x: torch.Tensor, *rest: Any) -> bool:
 
 
 def unless_known(op: Any, decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """A decomposition that leaves the operator as it is where sizes are known."""
+    """A decomposition that leaves the operator whole where sizes are known."""
 
     def decomposed(*args: Any, **kwargs: Any) -> Any:
-        return (
-            NotImplemented if _is_known(op, *args, *kwargs.values()) else decomposition(*args, **kwargs)
-        )
+        if not _is_known(op, *args, *kwargs.values()):
+            return decomposition(*args, **kwargs)
+        return _with_sizes(op, *args, **kwargs) if op._overloadname == "vec" else NotImplemented
 
     return decomposed
 
@@ -84,6 +87,15 @@ def _install() -> None:
         op._dispatch_cache.clear()
 
 
+def _with_sizes(op: Any, x: torch.Tensor, output_size: Any, *rest: Any, **named: Any) -> Any:
+    """The overload with sizes in the place of the one with sizes or factors."""
+    align, factors = [*rest, *named.values()][:-1], [*rest, *named.values()][-1]
+    sizes = upsample_compute_output_size(x.shape, output_size, factors)
+    factors = factors or [None] * len(sizes)
+    overload = getattr(aten, op._opname).default
+    return overload(x, sizes, *align, *factors)
+
+
 def _choosing(op: Any, key: DispatchKey, before: Callable[..., Any]) -> Callable[..., Any]:
     """torch's Python function for a key, or while resizing is kept whole its kernel in C++."""
 
@@ -91,8 +103,8 @@ def _choosing(op: Any, key: DispatchKey, before: Callable[..., Any]) -> Callable
     def chosen(*args: Any, **kwargs: Any) -> Any:
         if not getattr(_state, "kept", False) or not _is_known(op, *args, *kwargs.values()):
             return before(*args, **kwargs)
-        if op._overloadname == "vec":  # becomes the overload with sizes
-            return op._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+        if op._overloadname == "vec":
+            return _with_sizes(op, *args, **kwargs)
         if key is DispatchKey.CompositeImplicitAutograd:
             return NotImplemented
         with no_python_dispatcher():

@@ -47,10 +47,14 @@ def table() -> dict[Any, Callable[..., Any]]:
     found.update(composites())
     found.update(foreach())
     found = {op: how for op, how in found.items() if find(op) is None}
-    return found | resizes() | {
-        op: _in_one_type(op)
-        for op in (aten.native_layer_norm.default, aten.native_group_norm.default)
-    }
+    return (
+        found
+        | resizes()
+        | {
+            op: _in_one_type(op)
+            for op in (aten.native_layer_norm.default, aten.native_group_norm.default)
+        }
+    )
 
 
 def _in_one_type(op: Any) -> Callable[..., Any]:

@@ -60,7 +60,11 @@ def _factor(size: int, out: int, align: bool, factor: float | None, real: torch.
     if align:
         given: Any = torch.tensor(size - 1, dtype=real) / (out - 1) if out > 1 else 0.0
     else:
-        given = 1.0 / factor if factor is not None and factor > 0 else torch.tensor(size, dtype=real) / out
+        given = (
+            1.0 / factor
+            if factor is not None and factor > 0
+            else torch.tensor(size, dtype=real) / out
+        )
     return torch.as_tensor(given, dtype=real)
 
 
@@ -199,7 +203,9 @@ def upsample_nearest_backward(n: Node, g: Value, outs: Any, sizes: Any, *factors
     for t, k in zip(axes, times):
         shape += [t.size, k]
     dims = tuple(3 + 2 * i for i in range(len(axes)))
-    return n.reshape(ops.convert(ops.one("reduce_sum", ops.reshape(g, tuple(shape)), dims=dims), n.dtype))
+    return n.reshape(
+        ops.convert(ops.one("reduce_sum", ops.reshape(g, tuple(shape)), dims=dims), n.dtype)
+    )
 
 
 _SMOOTH = ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d")

@@ -50,9 +50,7 @@ def _counts(n: Node, shape: tuple[Size, ...], index: Value, dim: int, repeated: 
     for axis in repeated:
         index = ops.slice_axis(index, axis, 0, 1)
     ones, none = n.spread(1, dt.int64, index.shape), n.spread(0, dt.int64, counted)
-    count = ops.one(
-        "scatter_elements", none, index, ones, dim=dim, kind="add", mode="in_bounds"
-    )
+    count = ops.one("scatter_elements", none, index, ones, dim=dim, kind="add", mode="in_bounds")
     return ops.broadcast_to(count, shape)
 
 

@@ -251,8 +251,8 @@ class Ordered {
     const bool reads = reads_state();
     View to = st_.store[1];
     // A place that all lanes share is tested once, instead of masking each of them.
-    const bool shared = s_.vector_axis != ~0u && to.guard != kNone &&
-                        !p_.uses_axis(to.guard, s_.vector_axis);
+    const bool shared =
+        s_.vector_axis != ~0u && to.guard != kNone && !p_.uses_axis(to.guard, s_.vector_axis);
     const ExprId fits = shared ? std::exchange(to.guard, kNone) : kNone;
     serial(st_.reduce, 0, [&] {
       const auto all = [&] {

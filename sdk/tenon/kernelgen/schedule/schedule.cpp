@@ -604,8 +604,8 @@ static bool turn_scan(Kernel& k, uint32_t axis) {
   return true;
 }
 
-// Rows that a scatter meets lie anywhere in memory, so each is worked on as a whole, in vectors that
-// it fills. Where lanes would meet different rows, the updates are still read as they lie.
+// Rows that a scatter meets lie anywhere in memory, so each is worked on as a whole, in vectors
+// that it fills. Where lanes would meet different rows, the updates are still read as they lie.
 static void scatter_rows(Kernel& k, const Stage& st, Schedule* s) {
   Pool& p = k.pool;
   if (s->vector_axis != ~0u) {
@@ -617,9 +617,8 @@ static void scatter_rows(Kernel& k, const Stage& st, Schedule* s) {
   std::vector<ExprId> loads;
   p.loads(st.step[0], &loads);
   for (uint32_t a : k.lead) {
-    const bool follows = std::ranges::any_of(loads, [&](ExprId l) {
-      return p.is_const(coefficient(p, p.arg(l, 2), a), 1);
-    });
+    const bool follows = std::ranges::any_of(
+        loads, [&](ExprId l) { return p.is_const(coefficient(p, p.arg(l, 2), a), 1); });
     if (!follows || likely(p, p.axes()[a].extent) == 1) continue;
     s->vector_axis = a;
     s->block = 16;
