@@ -1,5 +1,8 @@
 // Lowerings of reductions, windows and contractions.
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <optional>
 #include <cmath>
 #include <limits>
 
@@ -48,10 +51,110 @@ std::vector<int64_t> padded(std::vector<int64_t> values, size_t count, int64_t o
   return values;
 }
 
+// x whose batch holds groups, with these as groups of its features.
+Tensor groups_of_features(Builder& b, const Tensor& x, uint32_t batch, uint32_t feature,
+                          int64_t groups) {
+  Pool& p = b.pool();
+  std::vector<ExprId> split = x.dims, joined = x.dims;
+  split[batch] = p.floordiv(x.dims[batch], p.integer(groups));
+  joined[batch] = split[batch];
+  joined[feature] = p.mul(x.dims[feature], p.integer(groups));
+  split.insert(split.begin() + batch, p.integer(groups));
+  // Of the dims after the split, all but the groups in their order, and the groups before the features.
+  const uint32_t features = feature < batch ? feature : feature + 1;
+  std::vector<uint32_t> order;
+  for (uint32_t d = 0; d < split.size(); ++d) {
+    if (d == features) order.push_back(batch);
+    if (d != batch) order.push_back(d);
+  }
+  return b.reshape(b.transpose(b.reshape(x, split), order), joined);
+}
+
+// The spatial extents of a result that is the gradient of a depthwise filter, if it has few elements
+// per channel: each image of x is one group, and the filter is not turned.
+std::optional<std::vector<int64_t>> few_sums(LoweringSite& s, const ConvDims& n,
+                                             std::span<const WindowDim> window,
+                                             std::span<const ExprId> dims) {
+  constexpr int64_t kFew = 64;
+  Pool& p = s.b.pool();
+  const int64_t groups = s.integer("batch_groups", 1);
+  if (groups == 1 || p.value(s.in[0].dims[n.x_batch]) != groups) return {};
+  std::vector<int64_t> sizes;
+  int64_t count = 1;
+  const std::vector<int64_t> reversal = padded(s.integers("reversal"), window.size(), 0);
+  for (size_t i = 0; i < window.size(); ++i) {
+    const auto size = p.value(dims[n.out_spatial[i]]);
+    if (!size || *size == 0 || window[i].base_dilation != 1 || reversal[i] != 0) return {};
+    sizes.push_back(*size);
+    count *= *size;
+    if (count > kFew) return {};
+  }
+  return sizes;
+}
+
+// The gradient of a depthwise filter: a sum over images for each of its few elements, of the products
+// of w with x moved by that element. All read w at once and run along memory. `sizes`: the extents
+// of the result's spatial dims.
+Tensor sums_of_moved(LoweringSite& s, const ConvDims& n, std::span<const WindowDim> window,
+                     std::span<const int64_t> sizes) {
+  Builder& b = s.b;
+  Pool& p = b.pool();
+  const size_t spatial = window.size();
+  const DType narrow = s.in[0].type;
+  const DType acc = s.acc() != TENON_DTYPE_NONE                         ? s.acc()
+                    : narrow == TENON_F16 || narrow == TENON_BF16 ? DType{TENON_F32}
+                                                                  : narrow;
+  const Tensor w = s.in[1];
+  std::vector<int64_t> low(spatial + 2, 0);
+  std::vector<ExprId> padded_dims = s.in[0].dims;
+  for (size_t i = 0; i < spatial; ++i) {
+    low[n.x_spatial[i]] = window[i].pad_low;
+    ExprId& extent = padded_dims[n.x_spatial[i]];
+    extent = p.add(extent, p.integer(window[i].pad_low + window[i].pad_high));
+  }
+  const std::vector<int64_t> none(spatial + 2, 0);
+  const Tensor x = b.pad(s.in[0], b.fill(narrow, {}, 0), low, none, padded_dims);
+  // [channels, filters of one, features, spatial dims of w]
+  const ExprId channels = padded_dims[n.x_batch];
+  std::vector<ExprId> products = {channels, p.floordiv(w.dims[n.w_out], channels), w.dims[n.w_in]};
+  for (const uint32_t d : n.w_spatial) products.push_back(w.dims[d]);
+  std::vector<uint32_t> summed(spatial + 1);
+  for (size_t i = 0; i < summed.size(); ++i) summed[i] = static_cast<uint32_t>(i + 2);
+  std::vector<Tensor> parts;
+  std::vector<int64_t> at(spatial, 0);
+  const auto product = [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> ix(spatial + 2), iw(spatial + 2);
+    ix[n.x_batch] = axes[0];
+    iw[n.w_out] = p.add(p.mul(axes[0], products[1]), axes[1]);
+    ix[n.x_feature] = iw[n.w_in] = axes[2];
+    for (size_t i = 0; i < spatial; ++i) {
+      iw[n.w_spatial[i]] = axes[3 + i];
+      ix[n.x_spatial[i]] = p.add(p.mul(axes[3 + i], p.integer(window[i].dilation)),
+                                 p.integer(at[i] * window[i].stride));
+    }
+    return p.op(TENON_S_MUL, {p.convert(b.load(w, iw), acc), p.convert(b.load(x, ix), acc)});
+  };
+  const int64_t count = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+  for (int64_t k = 0; k < count; ++k) {
+    for (size_t i = spatial, rest = static_cast<size_t>(k); i-- > 0;) {
+      at[i] = static_cast<int64_t>(rest % static_cast<size_t>(sizes[i]));
+      rest /= static_cast<size_t>(sizes[i]);
+    }
+    const Tensor sum = b.reduce(b.map(acc, products, product), summed, Fold::kSum, acc, acc);
+    parts.push_back(b.reshape(sum, {w.dims[n.w_out], p.integer(1)}));
+  }
+  std::vector<ExprId> in_order = {p.integer(1), w.dims[n.w_out]};
+  for (const int64_t size : sizes) in_order.push_back(p.integer(size));
+  const Tensor all = b.reshape(b.concat(parts, 1), in_order);
+  std::vector<uint32_t> from(spatial + 2);
+  from[n.out_batch] = 0;
+  from[n.out_feature] = 1;
+  for (size_t i = 0; i < spatial; ++i) from[n.out_spatial[i]] = static_cast<uint32_t>(2 + i);
+  return b.convert(b.transpose(all, from), s.result_types[0].dtype);
+}
+
 std::vector<Tensor> conv(LoweringSite& s) {
-  if (s.integer("batch_groups", 1) != 1) return s.refuse("batch groups are not generated");
-  const Tensor x = s.in[0];
-  Tensor w = s.in[1];
+  Tensor x = s.in[0], w = s.in[1];
   const size_t rank = x.rank(), spatial = rank - 2;
   const std::vector<uint32_t> xd = dim_numbers(s, "x_dims", rank),
                               wd = dim_numbers(s, "w_dims", rank),
@@ -60,6 +163,7 @@ std::vector<Tensor> conv(LoweringSite& s) {
   numbers.x_spatial.assign(xd.begin() + 2, xd.end());
   numbers.w_spatial.assign(wd.begin() + 2, wd.end());
   numbers.out_spatial.assign(od.begin() + 2, od.end());
+  int64_t groups = s.integer("groups", 1);
   std::vector<uint32_t> flipped;
   const std::vector<int64_t> reversal = padded(s.integers("reversal"), spatial, 0);
   const std::vector<int64_t> strides = padded(s.integers("strides"), spatial, 1),
@@ -77,7 +181,13 @@ std::vector<Tensor> conv(LoweringSite& s) {
   if (!flipped.empty()) w = s.b.reverse(w, flipped);
   std::vector<ExprId> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
-  return {s.b.conv(x, w, numbers, window, s.integer("groups", 1), dims, s.acc(),
+  if (const auto sizes = few_sums(s, numbers, window, dims))
+    return {sums_of_moved(s, numbers, window, *sizes)};
+  if (const int64_t parts = s.integer("batch_groups", 1); parts != 1) {
+    x = groups_of_features(s.b, x, xd[0], xd[1], parts);
+    groups = parts;
+  }
+  return {s.b.conv(x, w, numbers, window, groups, dims, s.acc(),
                    s.result_types[0].dtype)};
 }
 
