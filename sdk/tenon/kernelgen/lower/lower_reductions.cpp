@@ -1,10 +1,7 @@
 // Lowerings of reductions, windows and contractions.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <numeric>
-#include <optional>
 
 #include "tenon/kernelgen/lower/op_lowering.h"
 
@@ -71,114 +68,6 @@ Tensor groups_of_features(Builder& b, const Tensor& x, uint32_t batch, uint32_t 
   return b.reshape(b.transpose(b.reshape(x, split), order), joined);
 }
 
-// The spatial extents of a result that is the gradient of a depthwise filter, if it has few
-// elements per channel: each image of x is one group, and the filter is not turned.
-std::optional<std::vector<int64_t>> few_sums(LoweringSite& s, const ConvDims& n,
-                                             std::span<const WindowDim> window,
-                                             std::span<const ExprId> dims) {
-  constexpr int64_t kFew = 64;
-  Pool& p = s.b.pool();
-  const int64_t groups = s.integer("batch_groups", 1);
-  if (groups == 1 || p.value(s.in[0].dims[n.x_batch]) != groups) return {};
-  std::vector<int64_t> sizes;
-  int64_t count = 1;
-  const std::vector<int64_t> reversal = padded(s.integers("reversal"), window.size(), 0);
-  for (size_t i = 0; i < window.size(); ++i) {
-    const auto size = p.value(dims[n.out_spatial[i]]);
-    if (!size || *size == 0 || window[i].base_dilation != 1 || reversal[i] != 0) return {};
-    sizes.push_back(*size);
-    count *= *size;
-    if (count > kFew) return {};
-  }
-  return sizes;
-}
-
-// x with its padding, and its last spatial dim as [step, extent / step]: a filter that reads every
-// `step`-th element then reads neighbours.
-Tensor padded_in_steps(LoweringSite& s, const ConvDims& n, std::span<const WindowDim> window) {
-  Pool& p = s.b.pool();
-  const Tensor x = s.in[0];
-  std::vector<ExprId> dims = x.dims;
-  for (size_t i = 0; i < window.size(); ++i)
-    dims[n.x_spatial[i]] =
-        p.add(dims[n.x_spatial[i]], p.integer(window[i].pad_low + window[i].pad_high));
-  const uint32_t last = n.x_spatial.back();
-  const ExprId step = p.integer(window.back().dilation);
-  dims[last] = p.ceildiv(dims[last], window.back().dilation);
-  dims.insert(dims.begin() + last, step);
-  return s.b.map(x.type, dims, [&](std::span<const ExprId> axes) {
-    std::vector<ExprId> at(axes.begin(), axes.end());
-    at[last + 1] = p.add(p.mul(axes[last + 1], step), axes[last]);
-    at.erase(at.begin() + last);
-    ExprId guard = kNone;
-    for (size_t i = 0; i < window.size(); ++i) {
-      ExprId& from = at[n.x_spatial[i]];
-      from = p.sub(from, p.integer(window[i].pad_low));
-      guard = p.both(guard, p.both(p.cmp(TENON_CMP_GE, from, p.integer(0)),
-                                   p.cmp(TENON_CMP_LT, from, x.dims[n.x_spatial[i]])));
-    }
-    return s.b.load(x, at, guard);
-  });
-}
-
-// The gradient of a depthwise filter: a sum over images for each of its few elements, of the
-// products of w with x moved by that element. All read w at once and run along memory. `sizes`: the
-// extents of the result's spatial dims.
-Tensor sums_of_moved(LoweringSite& s, const ConvDims& n, std::span<const WindowDim> window,
-                     std::span<const int64_t> sizes) {
-  Builder& b = s.b;
-  Pool& p = b.pool();
-  const size_t spatial = window.size();
-  const DType narrow = s.in[0].type;
-  const DType acc = s.acc() != TENON_DTYPE_NONE                   ? s.acc()
-                    : narrow == TENON_F16 || narrow == TENON_BF16 ? DType{TENON_F32}
-                                                                  : narrow;
-  const Tensor w = s.in[1];
-  const Tensor x = padded_in_steps(s, n, window);
-  // [channels, filters of one, features, spatial dims of w]
-  const ExprId channels = s.in[0].dims[n.x_batch];
-  std::vector<ExprId> products = {channels, p.floordiv(w.dims[n.w_out], channels), w.dims[n.w_in]};
-  for (const uint32_t d : n.w_spatial) products.push_back(w.dims[d]);
-  std::vector<uint32_t> summed(spatial + 1);
-  for (size_t i = 0; i < summed.size(); ++i) summed[i] = static_cast<uint32_t>(i + 2);
-  std::vector<Tensor> parts;
-  std::vector<int64_t> at(spatial, 0);
-  const auto product = [&](std::span<const ExprId> axes) {
-    std::vector<ExprId> ix(spatial + 3), iw(spatial + 2);
-    ix[n.x_batch] = axes[0];
-    iw[n.w_out] = p.add(p.mul(axes[0], products[1]), axes[1]);
-    ix[n.x_feature] = iw[n.w_in] = axes[2];
-    for (size_t i = 0; i < spatial; ++i) {
-      iw[n.w_spatial[i]] = axes[3 + i];
-      const int64_t first = at[i] * window[i].stride, step = window[i].dilation;
-      const bool last = i + 1 == spatial;
-      ix[n.x_spatial[i]] = last ? p.add(axes[3 + i], p.integer(first / step))
-                                : p.add(p.mul(axes[3 + i], p.integer(step)), p.integer(first));
-      if (last) ix.back() = p.integer(first % step);
-    }
-    std::rotate(ix.begin() + n.x_spatial.back(), ix.end() - 1, ix.end());
-    return p.op(TENON_S_MUL, {p.convert(b.load(w, iw), acc), p.convert(b.load(x, ix), acc)});
-  };
-  const int64_t count =
-      std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-  for (int64_t k = 0; k < count; ++k) {
-    for (size_t i = spatial, rest = static_cast<size_t>(k); i-- > 0;) {
-      at[i] = static_cast<int64_t>(rest % static_cast<size_t>(sizes[i]));
-      rest /= static_cast<size_t>(sizes[i]);
-    }
-    const Tensor sum = b.reduce(b.map(acc, products, product), summed, Fold::kSum, acc, acc);
-    parts.push_back(b.reshape(sum, {w.dims[n.w_out], p.integer(1)}));
-  }
-  std::vector<ExprId> in_order = {p.integer(1), w.dims[n.w_out]};
-  for (const int64_t size : sizes) in_order.push_back(p.integer(size));
-  const Tensor all = b.reshape(b.concat(parts, 1), in_order);
-  std::vector<uint32_t> from(spatial + 2);
-  from[n.out_batch] = 0;
-  from[n.out_feature] = 1;
-  for (size_t i = 0; i < spatial; ++i) from[n.out_spatial[i]] = static_cast<uint32_t>(2 + i);
-  return b.convert(b.transpose(all, from), s.result_types[0].dtype);
-}
-
 std::vector<Tensor> conv(LoweringSite& s) {
   Tensor x = s.in[0], w = s.in[1];
   const size_t rank = x.rank(), spatial = rank - 2;
@@ -204,11 +93,13 @@ std::vector<Tensor> conv(LoweringSite& s) {
     if (reversal[i] != 0) flipped.push_back(numbers.w_spatial[i]);
     window.push_back({*size, strides[i], low[i], high[i], dilation[i], base[i]});
   }
-  if (!flipped.empty()) w = s.b.reverse(w, flipped);
+  const bool turned = !flipped.empty();
+  if (turned) w = s.b.reverse(w, flipped);
   std::vector<ExprId> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
-  if (const auto sizes = few_sums(s, numbers, window, dims))
-    return {sums_of_moved(s, numbers, window, *sizes)};
+  if (!turned) {
+    if (const auto sums = depthwise_gradient(s, numbers, window, dims)) return {*sums};
+  }
   if (const int64_t parts = s.integer("batch_groups", 1); parts != 1) {
     x = groups_of_features(s.b, x, xd[0], xd[1], parts);
     groups = parts;
