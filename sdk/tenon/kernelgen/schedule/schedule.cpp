@@ -172,7 +172,7 @@ void interleave(Kernel& k, const Target& t, Schedule* s) {
   for (uint32_t a : k.lead) {
     if (a == s->vector_axis || step(a) != 1 || !p.is_const(p.axes()[a].extent, channels)) continue;
     s->interleaved_axis = a;
-    s->block = 4096;
+    s->block = 64;
     const int64_t line = std::min(s->block, likely(p, p.axes()[s->vector_axis].extent));
     s->grain = std::max<int64_t>(1, 16384 / (line * channels));
   }
@@ -621,7 +621,7 @@ static void scatter_rows(Kernel& k, const Stage& st, Schedule* s) {
         loads, [&](ExprId l) { return p.is_const(coefficient(p, p.arg(l, 2), a), 1); });
     if (!follows || likely(p, p.axes()[a].extent) == 1) continue;
     s->vector_axis = a;
-    s->block = 16;
+    s->block = 64;
   }
 }
 
