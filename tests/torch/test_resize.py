@@ -1,4 +1,4 @@
-"""Resizing, forward and backward."""
+"""Resizing and samples at the points of a grid, forward and backward."""
 
 import pytest
 import tenon
@@ -126,3 +126,40 @@ def test_exported():
     x = torch.randn(2, 3, 8, 9)
     model = tenon.from_exported(torch.export.export(Net(), (x,)))
     close(model(x)[0], Net()(x))
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_samples_of_a_grid(mode, padding, align, graphs):
+    """Also at places outside of the image."""
+
+    def f(x, grid):
+        return F.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=align)
+
+    torch.manual_seed(0)
+    x, grid = torch.randn(2, 5, 6, 7), torch.rand(2, 3, 9, 2) * 3 - 1.5
+    made = []
+    for run in (f, torch.compile(f, backend="tenon")):
+        given = [t.clone().requires_grad_() for t in (x, grid)]
+        out = run(*given)
+        (out.sin() * torch.arange(1.0, out.numel() + 1).reshape(out.shape)).sum().backward()
+        made.append([out.detach(), *(t.grad for t in given)])
+    close(made[1], made[0], tolerance=2e-4)
+    in_tenon(graphs)
+
+
+def test_samples_of_a_volume(graphs):
+    def f(x, grid):
+        return F.grid_sample(x, grid, align_corners=False)
+
+    torch.manual_seed(0)
+    x, grid = torch.randn(2, 3, 4, 5, 6), torch.rand(2, 3, 4, 5, 3) * 2.2 - 1.1
+    made = []
+    for run in (f, torch.compile(f, backend="tenon")):
+        given = [t.clone().requires_grad_() for t in (x, grid)]
+        out = run(*given)
+        out.square().sum().backward()
+        made.append([out.detach(), *(t.grad for t in given)])
+    close(made[1], made[0])
+    in_tenon(graphs)

@@ -116,7 +116,8 @@ def grid_sampler_backward(
         read = (rows.gather(1, wide).unflatten(1, places.shape[1:]) * g).sum(3)
         read = torch.where(inside, read, torch.zeros_like(read))
         each = [
-            _slope(corners, read, a) * sign * step for a, (sign, step) in enumerate(zip(signs, steps))
+            _slope(corners, read, a) * sign * step
+            for a, (sign, step) in enumerate(zip(signs, steps))
         ]
         to_grid = torch.stack(each[::-1], -1).reshape(grid.shape)
     return to_x, to_grid

@@ -1,6 +1,6 @@
-// The gradient of a depthwise filter. It has few elements per channel. Each is a sum, over images, of
-// the products of the result's gradient with x moved by that element. These sums share one pass over
-// both and run along memory.
+// The gradient of a depthwise filter. It has few elements per channel. Each is a sum, over images,
+// of the products of the result's gradient with x moved by that element. These sums share one pass
+// over both and run along memory.
 #include <algorithm>
 
 #include "tenon/kernelgen/lower/op_lowering.h"
@@ -85,8 +85,8 @@ class DepthwiseGradient {
   Tensor sum_at(const std::vector<int64_t>& at) {
     std::vector<uint32_t> summed;
     for (uint32_t d = 2; d < products_.size(); ++d) summed.push_back(d);
-    const Tensor each = b_.map(
-        acc_, products_, [&](std::span<const ExprId> axes) { return product(at, axes); });
+    const Tensor each =
+        b_.map(acc_, products_, [&](std::span<const ExprId> axes) { return product(at, axes); });
     return b_.reduce(each, summed, Fold::kSum, acc_, acc_);
   }
 
@@ -105,7 +105,8 @@ class DepthwiseGradient {
       if (last) ix.back() = p_.integer(first % step);
     }
     std::rotate(ix.begin() + n_.x_spatial.back(), ix.end() - 1, ix.end());
-    return p_.op(TENON_S_MUL, {p_.convert(b_.load(w_, iw), acc_), p_.convert(b_.load(x_, ix), acc_)});
+    return p_.op(TENON_S_MUL,
+                 {p_.convert(b_.load(w_, iw), acc_), p_.convert(b_.load(x_, ix), acc_)});
   }
 
   Tensor in_result_order(const Tensor& sums) {
