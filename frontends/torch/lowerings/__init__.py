@@ -8,6 +8,7 @@ from . import (  # noqa: F401
     bags,
     complex,
     control,
+    convolution,
     index,
     linalg,
     linear,
