@@ -118,6 +118,22 @@ def test_batches_of_a_call_stay_symbolic(graphs):
     assert len(graphs) == 2
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_transforms_of_torch(mode):
+    def resized(x):
+        return F.interpolate(x, scale_factor=2, mode=mode)
+
+    def gradient(x):
+        return torch.func.grad(lambda v: resized(v).square().sum())(x)
+
+    x = torch.randn(4, 2, 3, 6, 7)
+    for f in (torch.vmap(resized), torch.vmap(gradient)):
+        close(torch.compile(f, backend="tenon")(x), f(x))
+    tangent = torch.func.jvp(resized, (x[0],), (x[1],))[1]
+    made = torch.compile(lambda x, t: torch.func.jvp(resized, (x,), (t,))[1], backend="tenon")
+    close(made(x[0], x[1]), tangent)
+
+
 def test_exported():
     class Net(torch.nn.Module):
         def forward(self, x):

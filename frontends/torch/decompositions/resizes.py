@@ -12,6 +12,7 @@ import threading
 
 import torch
 from torch._C import DispatchKey
+from torch._C._functorch import peek_interpreter_stack
 from torch._decomp import get_decompositions
 from torch._decomp.decompositions import upsample_compute_output_size
 from torch._dispatch.python import no_python_dispatcher
@@ -96,12 +97,18 @@ def _with_sizes(op: Any, x: torch.Tensor, output_size: Any, *rest: Any, **named:
     return overload(x, sizes, *align, *factors)
 
 
+def _is_kept() -> bool:
+    """Whether AOTAutograd traces on this thread, and no transform of `torch.func` is under way, whose own
+    dispatch needs torch's functions in Python."""
+    return getattr(_state, "kept", False) and peek_interpreter_stack() is None
+
+
 def _choosing(op: Any, key: DispatchKey, before: Callable[..., Any]) -> Callable[..., Any]:
     """torch's Python function for a key, or while resizing is kept whole its kernel in C++."""
 
     @functools.wraps(before)
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        if not getattr(_state, "kept", False) or not _is_known(op, *args, *kwargs.values()):
+        if not _is_kept() or not _is_known(op, *args, *kwargs.values()):
             return before(*args, **kwargs)
         if op._overloadname == "vec":
             return _with_sizes(op, *args, **kwargs)
