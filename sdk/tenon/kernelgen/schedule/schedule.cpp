@@ -172,7 +172,7 @@ void interleave(Kernel& k, const Target& t, Schedule* s) {
   for (uint32_t a : k.lead) {
     if (a == s->vector_axis || step(a) != 1 || !p.is_const(p.axes()[a].extent, channels)) continue;
     s->interleaved_axis = a;
-    s->block = 4096;
+    s->block = 64;
     const int64_t line = std::min(s->block, likely(p, p.axes()[s->vector_axis].extent));
     s->grain = std::max<int64_t>(1, 16384 / (line * channels));
   }
@@ -604,6 +604,27 @@ static bool turn_scan(Kernel& k, uint32_t axis) {
   return true;
 }
 
+// Rows that a scatter meets lie anywhere in memory, so each is worked on as a whole, in vectors
+// that it fills. Where lanes would meet different rows, the updates are still read as they lie.
+static void scatter_rows(Kernel& k, const Stage& st, Schedule* s) {
+  Pool& p = k.pool;
+  if (s->vector_axis != ~0u) {
+    while (s->lanes > likely(p, p.axes()[s->vector_axis].extent)) s->lanes /= 2;
+    s->block = 256;
+    return;
+  }
+  s->lanes = 1;
+  std::vector<ExprId> loads;
+  p.loads(st.step[0], &loads);
+  for (uint32_t a : k.lead) {
+    const bool follows = std::ranges::any_of(
+        loads, [&](ExprId l) { return p.is_const(coefficient(p, p.arg(l, 2), a), 1); });
+    if (!follows || likely(p, p.axes()[a].extent) == 1) continue;
+    s->vector_axis = a;
+    s->block = 64;
+  }
+}
+
 bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
   Pool& p = k.pool;
   const Stage& st = k.stages[0];
@@ -612,13 +633,15 @@ bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
   s.lanes = st.kind == StageKind::kSort || t.items() ? 1 : lanes_of(k, t);
   s.group = alone(t);
   int64_t best = 0, line = 1;
+  const int64_t least = st.kind == StageKind::kScatter ? 4 : s.lanes;
   for (uint32_t a : k.lead) {
     const int64_t score = access_score(p, st, a);
-    if (s.lanes == 1 || score <= best || likely(p, p.axes()[a].extent) < s.lanes) continue;
+    if (s.lanes == 1 || score <= best || likely(p, p.axes()[a].extent) < least) continue;
     best = score;
     s.vector_axis = a;
     s.block = s.lanes * 4;
   }
+  if (st.kind == StageKind::kScatter && !t.items()) scatter_rows(k, st, &s);
   if (s.vector_axis == ~0u && scans_in_lanes(k, st, s.lanes)) {
     s.vector_axis = st.reduce[0];
     k.stages[0].from_end = turn_scan(k, s.vector_axis);
