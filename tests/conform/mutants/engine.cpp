@@ -45,7 +45,8 @@ struct Shared {
   std::map<uint64_t, std::shared_ptr<Meeting>> meetings;
   std::map<Route, std::deque<std::shared_ptr<Letter>>> letters;
   // Communicators of some members, by the list and how often it was made.
-  std::map<std::pair<std::vector<uint32_t>, uint64_t>, std::pair<std::shared_ptr<Shared>, size_t>> made;
+  std::map<std::pair<std::vector<uint32_t>, uint64_t>, std::pair<std::shared_ptr<Shared>, size_t>>
+      made;
 };
 
 // Does not lock for the mutant that is not for threads.
@@ -106,8 +107,9 @@ Status launched(void*, tenon_launch_t* out) {
 }
 
 std::shared_ptr<Shared>* shared_by(const tenon_gather_t& gather, uint64_t* out_own) {
-  auto own = gather.rank == 0 ? std::make_unique<std::shared_ptr<Shared>>(std::make_shared<Shared>())
-                              : nullptr;
+  auto own = gather.rank == 0
+                 ? std::make_unique<std::shared_ptr<Shared>>(std::make_shared<Shared>())
+                 : nullptr;
   *out_own = reinterpret_cast<uintptr_t>(own.release());
   std::vector<uint64_t> all(gather.rank_count);
   if (gather.all_gather(gather.self, out_own, sizeof *out_own, all.data()) != TENON_OK)
@@ -131,7 +133,8 @@ Status open(void*, const tenon_gather_t* gather, uint32_t* out_flags, tenon_engi
   auto engine = std::make_unique<tenon_engine_t>();
   engine->world.shared = *shared;
   engine->world.shared->size = gather->rank_count;
-  engine->world.place = is("open_wrong_rank") ? gather->rank_count - 1 - gather->rank : gather->rank;
+  engine->world.place =
+      is("open_wrong_rank") ? gather->rank_count - 1 - gather->rank : gather->rank;
   // Nobody takes it away before all have it.
   std::vector<uint64_t> all(gather->rank_count);
   (void)gather->all_gather(gather->self, &own, sizeof own, all.data());
@@ -164,7 +167,8 @@ Status comm_create(void*, tenon_comm_t* comm, const uint32_t* members, uint32_t 
   child->size = count;
   made->shared = child;
   if (is("comm_is_world")) made->shared = comm->shared, made->place = comm->place;
-  if (++takers == count && !is("leaks_comms") && !is("comms_share")) shared.made.erase({list, time});
+  if (++takers == count && !is("leaks_comms") && !is("comms_share"))
+    shared.made.erase({list, time});
   if (is("comm_null")) return *out = nullptr, TENON_OK;
   *out = made.release();
   return {};
@@ -190,7 +194,8 @@ Status takes(void*, tenon_comm_t* comm, const tenon_transfer_kind_t* kind) {
   const bool has_combine = kind->combine >= TENON_COMBINE_SUM && kind->combine <= TENON_COMBINE_MAX;
   const bool is_number = is_in(kind->dtype, dtype_bit(TENON_F32) | dtype_bit(TENON_F64) |
                                                 dtype_bit(TENON_F16) | dtype_bit(TENON_I32));
-  const bool lies = is("takes_lies") && kind->dtype == TENON_C64 && kind->combine == TENON_COMBINE_SUM;
+  const bool lies =
+      is("takes_lies") && kind->dtype == TENON_C64 && kind->combine == TENON_COMBINE_SUM;
   if (is_known && dtype_bytes(kind->dtype) != 0 &&
       (!combines(kind->transfer) || (has_combine && (is_number || lies)) ||
        (is("takes_no_combine") && kind->combine == TENON_COMBINE_NONE)))
@@ -267,7 +272,8 @@ void combine(const Meeting& meeting, uint32_t place, uint64_t first, const tenon
     for (uint32_t m = 1; m < meeting.sides.size(); ++m) {
       if (is("sum_misses_last") && m > 1) continue;
       if (is("sum_twice_own") && m == place)
-        all = pick(own.combine, all, load_double(own.dtype, address(own.from) + (first + i) * width));
+        all =
+            pick(own.combine, all, load_double(own.dtype, address(own.from) + (first + i) * width));
       all = pick(own.combine, all,
                  load_double(own.dtype, address(meeting.sides[m]->from) + (first + i) * width));
     }

@@ -24,7 +24,8 @@ Outcome open_ranks(Session& s, std::unique_ptr<Ranks>* out, uint32_t count) {
   return (*out)->open(count);
 }
 
-std::vector<Kind> taken_kinds(Ranks& ranks, const Members& group, const std::vector<uint64_t>& parts) {
+std::vector<Kind> taken_kinds(Ranks& ranks, const Members& group,
+                              const std::vector<uint64_t>& parts) {
   std::vector<Kind> out;
   tenon_comm_t* const comm = group.comms[group.here()[0]];
   const auto add = [&](Kind kind) {
@@ -37,7 +38,8 @@ std::vector<Kind> taken_kinds(Ranks& ranks, const Members& group, const std::vec
       add({TENON_TRANSFER_ALL_TO_ALL, TENON_COMBINE_NONE, dtype, part});
       add({TENON_TRANSFER_BROADCAST, TENON_COMBINE_NONE, dtype, part, group.size() - 1});
       for (const uint32_t combine : {TENON_COMBINE_SUM, TENON_COMBINE_MIN, TENON_COMBINE_MAX}) {
-        if (!has_number_type(dtype) || (is_complex(dtype) && combine != TENON_COMBINE_SUM)) continue;
+        if (!has_number_type(dtype) || (is_complex(dtype) && combine != TENON_COMBINE_SUM))
+          continue;
         add({TENON_TRANSFER_ALL_REDUCE, combine, dtype, part});
         add({TENON_TRANSFER_REDUCE_SCATTER, combine, dtype, part});
       }
@@ -110,7 +112,8 @@ Outcome engine_open(Session& s) {
     const std::vector<Kind> kinds = one_of_each(*ranks, ranks->world(), 3);
     const bool several = ranks->all_are_here() && ranks->world().size() == kRanks;
     for (const Kind& kind : kinds)
-      if (kind.transfer == TENON_TRANSFER_ALL_GATHER) CONFORM_TRY(run(*ranks, ranks->world(), kind));
+      if (kind.transfer == TENON_TRANSFER_ALL_GATHER)
+        CONFORM_TRY(run(*ranks, ranks->world(), kind));
     s.step("closing");
     CONFORM_TRY(ranks->close());
     if (!several) break;  // a library of processes may be opened once
@@ -232,24 +235,26 @@ Outcome engine_takes(Session& s) {
   for (kind.transfer = 0; kind.transfer <= TENON_TRANSFER_RECEIVE + 2; ++kind.transfer)
     for (kind.combine = 0; kind.combine <= TENON_COMBINE_MAX + 2; ++kind.combine)
       for (kind.dtype = 0; kind.dtype < elements::kDtypeEnd + 4; ++kind.dtype)
-        for (const uint64_t elements : {uint64_t{0}, uint64_t{7}, uint64_t{1} << 33, ~uint64_t{0}}) {
+        for (const uint64_t elements :
+             {uint64_t{0}, uint64_t{7}, uint64_t{1} << 33, ~uint64_t{0}}) {
           kind.elements = elements;
-          const std::string what = fmt::format(
-              "takes of transfer {}, combine {}, element type {}, {} elements", kind.transfer,
-              kind.combine, kind.dtype, elements);
+          const std::string what =
+              fmt::format("takes of transfer {}, combine {}, element type {}, {} elements",
+                          kind.transfer, kind.combine, kind.dtype, elements);
           const tenon_code_t code = ask(*ranks, world.comms[world.here()[0]], kind);
           CONFORM_EXPECT(code == TENON_OK || code == TENON_UNIMPLEMENTED, "{} gives {}", what,
                          code_text(code));
-          CONFORM_EXPECT(code == TENON_OK || (heard_failure().code == code &&
-                                              !trim(heard_failure().text).empty()),
+          CONFORM_EXPECT(code == TENON_OK ||
+                             (heard_failure().code == code && !trim(heard_failure().text).empty()),
                          "{} gives {} and no reason", what, code_text(code));
           for (const uint32_t place : world.here())
             CONFORM_EXPECT(ask(*ranks, world.comms[place], kind) == code,
                            "{} gives another answer for member {}", what, place);
-          const bool is_known = kind.transfer >= TENON_TRANSFER_ALL_REDUCE &&
-                                kind.transfer <= TENON_TRANSFER_RECEIVE;
+          const bool is_known =
+              kind.transfer >= TENON_TRANSFER_ALL_REDUCE && kind.transfer <= TENON_TRANSFER_RECEIVE;
           CONFORM_EXPECT(code != TENON_OK || is_known, "{}, which does not exist, gives OK", what);
-          const bool has_combine = kind.combine >= TENON_COMBINE_SUM && kind.combine <= TENON_COMBINE_MAX;
+          const bool has_combine =
+              kind.combine >= TENON_COMBINE_SUM && kind.combine <= TENON_COMBINE_MAX;
           CONFORM_EXPECT(code != TENON_OK || !combines(kind.transfer) || has_combine,
                          "{}, which says no combination, gives OK", what);
           taken += code == TENON_OK;
@@ -279,7 +284,8 @@ Outcome engine_streams(Session& s) {
   forget_failure();
   const tenon_code_t code = ranks->api().start(ranks->api().self, world.comms[place], &transfer, 1,
                                                &stream, &info, &work);
-  CONFORM_EXPECT(code != TENON_OK, "start takes a stream of a kind that stream_kinds does not name");
+  CONFORM_EXPECT(code != TENON_OK,
+                 "start takes a stream of a kind that stream_kinds does not name");
   CONFORM_EXPECT(!trim(heard_failure().text).empty(), "start fails without a reason");
   CONFORM_EXPECT(work == mark, "start fails and changes its output");
   return ranks->close();
@@ -329,7 +335,8 @@ Outcome engine_mismatch(Session& s) {
       if (!ended && !ranks->has(TENON_COLLECTIVE_ABORT_ENDS)) {
         for (const uint32_t place : apart.here())
           (void)ranks->api().abort(ranks->api().self, apart.comms[place], 3, {"a mismatch", 10});
-        CONFORM_EXPECT(ends_soon(*ranks, &works), "works of different transfers do not end by abort");
+        CONFORM_EXPECT(ends_soon(*ranks, &works),
+                       "works of different transfers do not end by abort");
       } else if (!ended) {
         return skipped("the works go on, and abort would end the process");
       }
@@ -367,7 +374,8 @@ Outcome engine_abort(Session& s) {
   CONFORM_TRY(open_ranks(s, &ranks));
   Members& world = ranks->world();
   CONFORM_TRY(all_here(*ranks, world));
-  if (ranks->has(TENON_COLLECTIVE_ABORT_ENDS)) return skipped("abort ends the processes of the job");
+  if (ranks->has(TENON_COLLECTIVE_ABORT_ENDS))
+    return skipped("abort ends the processes of the job");
   const std::vector<Kind> kinds = one_of_each(*ranks, world, 3);
   for (const uint32_t by : {0u, world.size() - 1}) {
     Members apart;
@@ -381,8 +389,9 @@ Outcome engine_abort(Session& s) {
       CONFORM_TRY(ranks->begin(apart, place, {&transfer, 1}, &works));
     }
     s.step(fmt::format("abort by member {}", by));
-    CONFORM_EXPECT(ranks->api().abort(ranks->api().self, apart.comms[by], 3, {"conform", 7}) == TENON_OK,
-                   "abort fails");
+    CONFORM_EXPECT(
+        ranks->api().abort(ranks->api().self, apart.comms[by], 3, {"conform", 7}) == TENON_OK,
+        "abort fails");
     CONFORM_TRY(expect_aborted(*ranks, works));
     const uint32_t last = apart.size() - 1;
     const tenon_transfer_t transfer = exchange.transfer(last);

@@ -12,8 +12,10 @@ inline constexpr uint32_t kRanks = 3;
 // An engine that is open, with kRanks ranks where it lets this process have several.
 Outcome open_ranks(Session& s, std::unique_ptr<Ranks>* out, uint32_t count = kRanks);
 
-// Every transfer of all members, of every element type, that the engine takes, with so many elements.
-std::vector<Kind> taken_kinds(Ranks& ranks, const Members& group, const std::vector<uint64_t>& parts);
+// Every transfer of all members, of every element type, that the engine takes, with so many
+// elements.
+std::vector<Kind> taken_kinds(Ranks& ranks, const Members& group,
+                              const std::vector<uint64_t>& parts);
 // One of each transfer, of f32 where that is taken.
 std::vector<Kind> one_of_each(Ranks& ranks, const Members& group, uint64_t part);
 // Skips where the other members are other processes, which a check cannot hold back.

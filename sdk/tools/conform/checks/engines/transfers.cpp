@@ -123,8 +123,8 @@ Outcome pass_around(Ranks& ranks, const Members& group) {
   std::vector<Letter> letters;
   for (uint32_t place = 0; place < group.size(); ++place)
     for (const uint64_t elements : {7u, 0u, 1u})
-      letters.emplace_back(place, (place + 1) % group.size(), 32767 - static_cast<uint32_t>(elements),
-                           elements, place + 1);
+      letters.emplace_back(place, (place + 1) % group.size(),
+                           32767 - static_cast<uint32_t>(elements), elements, place + 1);
   std::vector<Started> works;
   for (const uint32_t place : group.here()) {
     std::vector<tenon_transfer_t> list;
@@ -187,7 +187,8 @@ Outcome engine_lists(Session& s) {
   const Members& world = ranks->world();
   std::vector<Exchange> exchanges;
   uint32_t seed = 0;
-  for (const Kind& kind : one_of_each(*ranks, world, 7)) exchanges.emplace_back(world, kind, ++seed);
+  for (const Kind& kind : one_of_each(*ranks, world, 7))
+    exchanges.emplace_back(world, kind, ++seed);
   struct Longer {
     tenon_transfer_t transfer;
     uint64_t later[3];
@@ -204,9 +205,8 @@ Outcome engine_lists(Session& s) {
     tenon_work_t* work = nullptr;
     s.step("starting several transfers as one work");
     const tenon_collective_api_t& api = ranks->api();
-    const tenon_code_t code =
-        api.start(api.self, world.comms[place], &list[0].transfer,
-                  static_cast<uint32_t>(list.size()), nullptr, &info, &work);
+    const tenon_code_t code = api.start(api.self, world.comms[place], &list[0].transfer,
+                                        static_cast<uint32_t>(list.size()), nullptr, &info, &work);
     CONFORM_EXPECT(code == TENON_OK, "start of {} transfers fails with {}", list.size(),
                    code_text(code));
     works.push_back({place, work, false});
@@ -289,7 +289,8 @@ Outcome engine_flights(Session& s) {
   std::vector<Exchange> exchanges;
   uint32_t seed = 0;
   for (int round = 0; round < 3; ++round)
-    for (const Kind& kind : one_of_each(*ranks, world, 5)) exchanges.emplace_back(world, kind, ++seed);
+    for (const Kind& kind : one_of_each(*ranks, world, 5))
+      exchanges.emplace_back(world, kind, ++seed);
   std::vector<Started> works;
   s.step("starting several works of each member");
   for (const uint32_t place : world.here()) {
@@ -307,10 +308,10 @@ Outcome engine_flights(Session& s) {
 }
 
 constexpr Check kChecks[] = {
-    {"R-G42", "engine-moves", engine_moves},     {"R-G43", "engine-combines", engine_combines},
-    {"R-G43", "engine-nan", engine_nan},         {"R-G44", "engine-letters", engine_letters},
-    {"R-G45", "engine-lists", engine_lists},     {"R-G46", "engine-waits", engine_waits},
-    {"R-G47", "engine-memory", engine_memory},   {"R-G48", "engine-flights", engine_flights},
+    {"R-G42", "engine-moves", engine_moves},   {"R-G43", "engine-combines", engine_combines},
+    {"R-G43", "engine-nan", engine_nan},       {"R-G44", "engine-letters", engine_letters},
+    {"R-G45", "engine-lists", engine_lists},   {"R-G46", "engine-waits", engine_waits},
+    {"R-G47", "engine-memory", engine_memory}, {"R-G48", "engine-flights", engine_flights},
 };
 
 }  // namespace
