@@ -106,7 +106,13 @@ def tests() -> list[Test]:
 
     test_scalars.expected = functools.cache(test_scalars.expected)  # type: ignore[assignment]
     out = []
-    for name in ("test_composites", "test_rules", "test_symbols", "test_scalars", "test_collectives"):
+    for name in (
+        "test_composites",
+        "test_rules",
+        "test_symbols",
+        "test_scalars",
+        "test_collectives",
+    ):
         out += of_module(importlib.import_module(name))
     # Over one process nothing moves, so most changes there are none.
     out = [test for test in out if "one process" not in test.name.replace("_", " ")]
