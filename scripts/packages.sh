@@ -10,6 +10,7 @@ TENON_BUILD_PACKAGES=(
 TENON_TEST_PACKAGES=(
   llvm-19-tools libgtest-dev libclang-rt-19-dev clang-tidy-19 ccache python3-venv python3-dev
   qemu-user libc6-dev-arm64-cross libstdc++-12-dev-arm64-cross
+  openmpi-bin libopenmpi3 mpich libmpich12
   libopenblas0 pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
 )
 # Only for ./check --full: large.
@@ -37,6 +38,8 @@ TENON_TEST_TORCH=(
 )
 # The oracle of derivatives, in an environment of its own too: it is large.
 TENON_TEST_JAX=(jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6 pytest==9.2.0)
+# A library with the ABI of the MPI 5 standard; Debian has libraries of older ABIs.
+TENON_TEST_MPI=(mpich==5.0.2)
 
 # Installs the Debian packages that are missing. Prints nothing if none is.
 install_packages() {
@@ -86,6 +89,8 @@ python_environment() {
 torch_environment() { optional_environment "$1" tenon.torch PyTorch "${TENON_TEST_TORCH[@]}"; }
 # jax_environment FOLDER: the same with JAX.
 jax_environment() { optional_environment "$1" "derivatives against JAX" JAX "${TENON_TEST_JAX[@]}"; }
+# mpi_environment FOLDER: the same with an MPI library.
+mpi_environment() { optional_environment "$1" "the MPI 5 ABI" MPICH "${TENON_TEST_MPI[@]}"; }
 
 # optional_environment FOLDER TESTS LIBRARY PACKAGE...: a virtual environment, made again whenever
 # the packages change. Where they cannot be installed, a line says so, and the tests are skipped.

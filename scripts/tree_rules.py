@@ -178,8 +178,10 @@ ROOMS = {
         "device": [],
         "graphs": ["device"],
         "compile": ["device", "graphs"],
+        "engine": ["device"],
     },
     "plugins/sim": {
+        "collective": [],
         "device": [],
         "kernels": [],
         "compile": ["device", "kernels"],

@@ -62,7 +62,8 @@ void write_schema(const tenon_op_def_t& def, Writer* out) {
 // The functions that decide what an op computes, apart from its scalar program.
 bool has_functions(const tenon_op_def_t& def) {
   return def.reference != nullptr || def.decompose != nullptr || def.decompose_complex != nullptr ||
-         def.fold != nullptr || def.stack != nullptr || def.value_of != nullptr || def.rewrite_count != 0;
+         def.fold != nullptr || def.stack != nullptr || def.value_of != nullptr ||
+         def.rewrite_count != 0;
 }
 
 void write_functions(const tenon_op_def_t& def, Writer* out) {

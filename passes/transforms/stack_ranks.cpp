@@ -10,11 +10,16 @@ namespace tenon::passes {
 namespace {
 
 constexpr tenon_pass_option_def_t kOptions[] = {
-    {str("mesh"), str("the mesh, as in \"data=2,model=2\"; empty: that of the graph's ops"),
-     TENON_ATTR_STRING, 0, {}},
+    {str("mesh"),
+     str("the mesh, as in \"data=2,model=2\"; empty: that of the graph's ops"),
+     TENON_ATTR_STRING,
+     0,
+     {}},
     {str("shared"),
      str("names of the inputs that are equal in all processes, separated by spaces"),
-     TENON_ATTR_STRING, 0, {}}};
+     TENON_ATTR_STRING,
+     0,
+     {}}};
 
 // The meshes that the ops of a region and of those inside it name.
 Status collect_meshes(Region region, std::string* mesh) {
@@ -24,9 +29,9 @@ Status collect_meshes(Region region, std::string* mesh) {
     if (op == nullptr || op->stack == nullptr) continue;
     if (mesh->empty()) *mesh = node.text("mesh");
     if (*mesh == node.text("mesh")) continue;
-    return refuse(node, "T0901",
-                  cat("it is of the mesh ", quoted(node.text("mesh")), ", and others of ",
-                      quoted(*mesh)));
+    return refuse(
+        node, "T0901",
+        cat("it is of the mesh ", quoted(node.text("mesh")), ", and others of ", quoted(*mesh)));
   }
   return {};
 }
@@ -37,9 +42,8 @@ Status mesh_of(Region main, std::string_view chosen, Dim* out) {
   const std::string wanted(chosen);
   if (text.empty()) text = wanted;
   if (!wanted.empty() && wanted != text) {
-    return fail(TENON_INVALID_ARGUMENT,
-                cat("T0901: stack-ranks: the graph is for the mesh ", quoted(text), ", not for ",
-                    quoted(wanted)));
+    return fail(TENON_INVALID_ARGUMENT, cat("T0901: stack-ranks: the graph is for the mesh ",
+                                            quoted(text), ", not for ", quoted(wanted)));
   }
   Mesh mesh;
   if (const std::string why = Mesh::parse(text, &mesh); !why.empty())
@@ -73,8 +77,7 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
   TENON_TRY(add_arguments(body, ports, shared, ranks, &batching));
   TENON_TRY(batching.nodes(body.builder(), ports.nodes()));
   std::vector<Value> yields;
-  for (const Value v : ports.main().yields())
-    yields.push_back(batching.batched(body.builder(), v));
+  for (const Value v : ports.main().yields()) yields.push_back(batching.batched(body.builder(), v));
   TENON_TRY(body.yield(yields));
   std::vector<tenon_str_t> names;
   for (size_t i = 0; i < yields.size(); ++i) names.push_back(str(ports.name(i)));

@@ -17,7 +17,7 @@ CollectiveJob::CollectiveJob(const Collective& what, Ranks& ranks, Members& memb
       from_(from),
       to_(to),
       agreement_(std::move(agreement)),
-      transfer_(ranks, members, what.place) {}
+      transfer_(ranks, members, what.text) {}
 
 uint64_t CollectiveJob::elements(const Range& range) const {
   return range.size_bytes / dtype_bytes(what_.dtype);
@@ -60,8 +60,8 @@ Status CollectiveJob::begin(bool* out_done) {
   } else if (members_.count() == 1 || from_.size_bytes == 0) {
     if (from_.size_bytes != 0) std::memcpy(to(), from_.data, from_.size_bytes);
   } else if (reduces) {
-    const uint32_t kind = what_.op == Op::kAllReduce ? TENON_TRANSFER_ALL_REDUCE
-                                                     : TENON_TRANSFER_REDUCE_SCATTER;
+    const uint32_t kind =
+        what_.op == Op::kAllReduce ? TENON_TRANSFER_ALL_REDUCE : TENON_TRANSFER_REDUCE_SCATTER;
     return what_.is_deterministic || !takes(kind) ? begin_parts() : begin_move(kind);
   } else {
     return begin_move(what_.op == Op::kAllGather  ? TENON_TRANSFER_ALL_GATHER
@@ -74,8 +74,8 @@ Status CollectiveJob::begin(bool* out_done) {
 
 Status CollectiveJob::begin_move(uint32_t kind) {
   const bool sends = kind != TENON_TRANSFER_BROADCAST || members_.position == what_.root;
-  tenon_transfer_t move = transfer_of(kind, what_.dtype, from_.data, sends ? elements(from_) : 0,
-                                      to(), elements(to_));
+  tenon_transfer_t move =
+      transfer_of(kind, what_.dtype, from_.data, sends ? elements(from_) : 0, to(), elements(to_));
   move.combine = what_.combine;
   move.peer = static_cast<uint32_t>(what_.root);
   stage_ = Stage::kLast;
@@ -96,12 +96,13 @@ Status CollectiveJob::begin_permute(bool* out_done) {
   std::array<tenon_transfer_t, 2> moves;
   size_t count = 0;
   if (target >= 0 && target != members_.position) {
-    moves[count] = transfer_of(TENON_TRANSFER_SEND, what_.dtype, from_.data, elements(from_),
-                               nullptr, 0);
+    moves[count] =
+        transfer_of(TENON_TRANSFER_SEND, what_.dtype, from_.data, elements(from_), nullptr, 0);
     moves[count++].peer = static_cast<uint32_t>(target);
   }
   if (source >= 0 && source != members_.position) {
-    moves[count] = transfer_of(TENON_TRANSFER_RECEIVE, what_.dtype, nullptr, 0, to(), elements(to_));
+    moves[count] =
+        transfer_of(TENON_TRANSFER_RECEIVE, what_.dtype, nullptr, 0, to(), elements(to_));
     moves[count++].peer = static_cast<uint32_t>(source);
   }
   has_started_last_ = true;
@@ -123,8 +124,8 @@ Status CollectiveJob::begin_parts() {
     from = padded_.data();
   }
   parts_.resize(all * bytes);
-  const tenon_transfer_t move = transfer_of(TENON_TRANSFER_ALL_TO_ALL, what_.dtype, from, all,
-                                            parts_.data(), all);
+  const tenon_transfer_t move =
+      transfer_of(TENON_TRANSFER_ALL_TO_ALL, what_.dtype, from, all, parts_.data(), all);
   stage_ = Stage::kParts;
   has_started_last_ = what_.op == Op::kReduceScatter;
   return transfer_.start(what_.name, {&move, 1});
@@ -134,9 +135,8 @@ Status CollectiveJob::begin_whole() {
   const auto count = static_cast<uint64_t>(members_.count());
   const bool fits = part_elements_ * count == elements(to_);
   void* whole = fits ? static_cast<void*>(to()) : parts_.data();
-  const tenon_transfer_t move =
-      transfer_of(TENON_TRANSFER_ALL_GATHER, what_.dtype, part_.data(), part_elements_, whole,
-                  part_elements_ * count);
+  const tenon_transfer_t move = transfer_of(TENON_TRANSFER_ALL_GATHER, what_.dtype, part_.data(),
+                                            part_elements_, whole, part_elements_ * count);
   has_started_last_ = true;
   return transfer_.start(what_.name, {&move, 1});
 }
@@ -151,8 +151,8 @@ Status CollectiveJob::end(bool* out_done) {
     *out_done = is_last;
     return {};
   }
-  if (stage_ == Stage::kWhole && part_elements_ * static_cast<uint64_t>(members_.count()) !=
-                                     elements(to_))
+  if (stage_ == Stage::kWhole &&
+      part_elements_ * static_cast<uint64_t>(members_.count()) != elements(to_))
     std::memcpy(to(), parts_.data(), to_.size_bytes);
   *out_done = true;
   return {};

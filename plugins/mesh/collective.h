@@ -30,6 +30,7 @@ struct Collective {
   std::vector<int64_t> pairs;
   std::string mesh, axes;
   std::string place;  // the user's node; may be empty
+  std::string text;   // all of this, for messages and records
   // The order of sums is that of the ranks, whatever the engine does.
   bool is_deterministic = false;
 };

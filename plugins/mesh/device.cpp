@@ -61,11 +61,10 @@ Status close(void*, tenon_device_t* device) {
 Status alloc(void*, tenon_device_t*, uint64_t size_bytes, tenon_buffer_t** out) {
   void* data = nullptr;
   if (size_bytes < UINT64_MAX - kAlignmentBytes)
-    data = std::aligned_alloc(kAlignmentBytes,
-                              (size_bytes / kAlignmentBytes + 1) * kAlignmentBytes);
+    data =
+        std::aligned_alloc(kAlignmentBytes, (size_bytes / kAlignmentBytes + 1) * kAlignmentBytes);
   if (data == nullptr) {
-    return fail(TENON_RESOURCE_EXHAUSTED,
-                cat("the host has no ", size_bytes, " bytes of memory"));
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("the host has no ", size_bytes, " bytes of memory"));
   }
   *out = new tenon_buffer_t{static_cast<std::byte*>(data), size_bytes, true};
   return {};
@@ -88,8 +87,7 @@ Status import(void*, tenon_device_t*, const tenon_memory_import_t* memory, tenon
 }
 
 Status check(const tenon_copy_t& copy) {
-  if (const char* fault = tenon_copy_kind_fault(&copy))
-    return fail(TENON_INVALID_ARGUMENT, fault);
+  if (const char* fault = tenon_copy_kind_fault(&copy)) return fail(TENON_INVALID_ARGUMENT, fault);
   const char* fault =
       tenon_copy_range_fault(&copy, copy.from == nullptr ? 0 : copy.from->size_bytes,
                              copy.to == nullptr ? 0 : copy.to->size_bytes);
@@ -120,8 +118,8 @@ class CopyJob : public Job {
   bool may_start() const override { return false; }
   std::vector<Range> reads() const override {
     if (copy_.direction == TENON_COPY_FILL) return {};
-    const void* from = copy_.from == nullptr ? copy_.host_from
-                                             : copy_.from->data + copy_.from_offset_bytes;
+    const void* from =
+        copy_.from == nullptr ? copy_.host_from : copy_.from->data + copy_.from_offset_bytes;
     return {{from, copy_.length_bytes}};
   }
   std::vector<Range> writes() const override {

@@ -87,6 +87,25 @@ uint32_t combine_of(std::string_view kind) {
   return kind == "min" ? TENON_COMBINE_MIN : kind == "max" ? TENON_COMBINE_MAX : TENON_COMBINE_SUM;
 }
 
+// "f32 along data of data=2 (sum) at model.tir:5": all but the op's name and the sizes.
+std::string text_of(const Collective& what) {
+  std::string out = cat(dtype_name(what.dtype), " along ", what.axes, " of ", what.mesh);
+  if (what.combine != TENON_COMBINE_NONE)
+    out += what.combine == TENON_COMBINE_SUM   ? " (sum)"
+           : what.combine == TENON_COMBINE_MIN ? " (min)"
+                                               : " (max)";
+  if (what.op == Op::kBroadcastFrom) out += cat(" (root ", what.root, ")");
+  for (size_t i = 0; i < what.pairs.size(); ++i) out += cat(i % 2 == 0 ? " " : ">", what.pairs[i]);
+  return what.place.empty() ? out : cat(out, " at ", what.place);
+}
+
+// What all processes must have in common at this point.
+std::string summary(const Collective& what, const std::vector<int64_t>& dims) {
+  std::string out = cat(what.name, " of [");
+  for (size_t i = 0; i < dims.size(); ++i) out += cat(i == 0 ? "" : ", ", dims[i]);
+  return cat(out, "] ", what.text);
+}
+
 Collective read(const tenon_kernel_call_t& call) {
   const Node node(call.graph, call.anchor);
   const Named* op = named(node);
@@ -101,6 +120,7 @@ Collective read(const tenon_kernel_call_t& call) {
   what.mesh = node.text("mesh");
   what.axes = node.text("axes");
   what.place = place_of(node);
+  what.text = text_of(what);
   what.is_deterministic = (call.flags & TENON_KERNEL_CALL_DETERMINISTIC) != 0;
   return what;
 }
@@ -120,20 +140,6 @@ Status create(void*, tenon_device_t* device, const tenon_kernel_call_t* call,
 
 void destroy(void*, tenon_kernel_t* kernel) noexcept {
   delete kernel;
-}
-
-// What all processes must have in common at this point.
-std::string summary(const Collective& what, const std::vector<int64_t>& dims) {
-  std::string out = cat(what.name, " ", dtype_name(what.dtype), "[");
-  for (size_t i = 0; i < dims.size(); ++i) out += cat(i == 0 ? "" : ", ", dims[i]);
-  out += cat("] along ", what.axes, " of ", what.mesh);
-  if (what.combine != TENON_COMBINE_NONE)
-    out += what.combine == TENON_COMBINE_SUM   ? " (sum)"
-           : what.combine == TENON_COMBINE_MIN ? " (min)"
-                                               : " (max)";
-  if (what.op == Op::kBroadcastFrom) out += cat(" (root ", what.root, ")");
-  for (size_t i = 0; i < what.pairs.size(); ++i) out += cat(i % 2 == 0 ? " " : ">", what.pairs[i]);
-  return what.place.empty() ? out : cat(out, " at ", what.place);
 }
 
 // Null if these sizes ran before.

@@ -43,8 +43,8 @@ Fault Fault::last(tenon_code_t code) {
     return {code, "T0906: the mesh failed"};
   const std::string_view id = view(failure.id), message = view(failure.message);
   // The host splits the code off a message; it is put back for the thread that waits.
-  return {code, id.empty() || message.starts_with(id) ? std::string(message)
-                                                      : cat(id, ": ", message)};
+  return {code,
+          id.empty() || message.starts_with(id) ? std::string(message) : cat(id, ": ", message)};
 }
 
 bool Range::overlaps(const Range& other) const {
@@ -154,7 +154,8 @@ bool Line::is_ready(const Queue& queue, size_t index, Fault* out_fault) const {
   for (size_t i = 0; i < index; ++i) {
     const Queue::Item& earlier = queue.items[i];
     if (earlier.done) continue;
-    if (!earlier.begun || earlier.job->may_start() || depends(*item.job, *earlier.job)) return false;
+    if (!earlier.begun || earlier.job->may_start() || depends(*item.job, *earlier.job))
+      return false;
   }
   return true;
 }

@@ -18,7 +18,7 @@
 
 namespace tenon::mesh {
 
-// A failure that a fence keeps for whoever waits.
+// A failure that a fence keeps for those who wait.
 struct Fault {
   tenon_code_t code = TENON_OK;
   std::string message;
@@ -72,8 +72,8 @@ class Line {
   // Owned by the line until they are destroyed.
   Queue* add_queue();
   void remove(Queue* queue);  // waits for its work
-  // FAILED_PRECONDITION for a job that transfers while another queue has such jobs: the order of the
-  // two would not be the same in all processes.
+  // FAILED_PRECONDITION for a job that transfers while another queue has such jobs: the order of
+  // the two would not be the same in all processes.
   Status submit(Queue* queue, std::unique_ptr<Job> job, const tenon_fence_point_t* waits,
                 uint32_t wait_count, tenon_fence_point_t signal);
   Status query(const Fence* fence, uint64_t* out_value);

@@ -1,8 +1,8 @@
 // The device `mesh`: ops that several processes compute together, by the engines of
 // tenon.collective/1.
+#include "tenon/cpp/plugin.hpp"
 #include "device.h"
 #include "kernels.h"
-#include "tenon/cpp/plugin.hpp"
 
 namespace {
 constexpr tenon_interface_t kInterfaces[] = {

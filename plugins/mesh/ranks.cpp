@@ -102,15 +102,12 @@ class Agreement : public Job {
   Status compare() const {
     for (size_t i = 1; i < all_.size(); ++i) {
       if (all_[i] == all_[0]) continue;
-      return fail(TENON_FAILED_PRECONDITION,
-                  cat("T0905: the processes disagree: rank 0 is at ", text(0), ", and rank ", i,
-                      " at ", text(i)));
+      return fail(TENON_FAILED_PRECONDITION, cat("T0905: the processes disagree: rank 0 is at ",
+                                                 text(0), ", and rank ", i, " at ", text(i)));
     }
     return {};
   }
-  std::string text(size_t rank) const {
-    return std::string(all_[rank].data() + sizeof(uint64_t));
-  }
+  std::string text(size_t rank) const { return std::string(all_[rank].data() + sizeof(uint64_t)); }
 
   const Said mine_;
   std::vector<Said> all_;
@@ -128,8 +125,8 @@ uint32_t simulated_ranks() {
     const bool fits = code == std::errc() && end == text.data() + text.size() && value >= 1 &&
                       value <= kRanksHereMax;
     if (!text.empty() && !fits) {
-      log("mesh", TENON_LOG_WARN, "TENON_MESH_SIMULATE=", quoted(text), " is not a number from 1 to ",
-          kRanksHereMax, "; nothing is simulated");
+      log("mesh", TENON_LOG_WARN, "TENON_MESH_SIMULATE=", quoted(text),
+          " is not a number from 1 to ", kRanksHereMax, "; nothing is simulated");
     }
     return fits ? value : 0;
   }();
@@ -141,15 +138,15 @@ uint32_t simulated_ranks() {
 Status Ranks::begin_end() {
   if (gave_up_) return {};
   const std::lock_guard lock(mutex_);
-  return engine_ == nullptr ? Status() : farewell_.send(line_);
+  return engine_ == nullptr ? Status() : news_.tell_end(line_);
 }
 
 Status Ranks::end() {
   if (gave_up_) return {};
   const std::lock_guard lock(mutex_);
   if (engine_ == nullptr) return {};
-  TENON_TRY(farewell_.send(line_));
-  TENON_TRY(farewell_.wait(line_));
+  TENON_TRY(news_.tell_end(line_));
+  TENON_TRY(news_.wait_for_ends(line_));
   for (const auto& [name, group] : groups_) {
     if (group != nullptr && group->comm != nullptr)
       (void)api_->comm_release(api_->self, group->comm);
@@ -187,7 +184,8 @@ Status Ranks::choose() {
     const tenon_code_t code = api->launched(api->self, &launch);
     if (code != TENON_OK) reasons += cat("; ", name, ": ", Fault::last(code).message);
     if (code == TENON_OK && (launch.is_launched != 0 || is_simulated)) return connect(*api, launch);
-    if (code == TENON_OK) reasons += cat("; ", name, ": no launcher of it has started this process");
+    if (code == TENON_OK)
+      reasons += cat("; ", name, ": no launcher of it has started this process");
   }
   return fail(TENON_UNAVAILABLE,
               cat("T0902: no engine connects this process with others", reasons));
@@ -195,8 +193,8 @@ Status Ranks::choose() {
 
 Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& launch) {
   if (view(api.memory_kinds).find("host") == std::string_view::npos) {
-    return fail(TENON_UNIMPLEMENTED, cat("T0902: the engine ", view(api.name),
-                                         " does not take memory of the host"));
+    return fail(TENON_UNIMPLEMENTED,
+                cat("T0902: the engine ", view(api.name), " does not take memory of the host"));
   }
   api_ = &api;
   auto gather = sized<tenon_gather_t>();
@@ -210,7 +208,7 @@ Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& l
   for (uint32_t i = 0; i < count_; ++i) world_.ranks.push_back(i);
   world_.position = rank_;
   recorder_.open(rank_, count_, view(api.name));
-  TENON_TRY(farewell_.open(api, world_.comm, rank_, count_));
+  TENON_TRY(news_.open(api, world_.comm, rank_, count_));
   share_threads(launch.local_rank_count);
   log("mesh", TENON_LOG_INFO, "rank ", rank_, " of ", count_, " by the engine ", view(api.name),
       ", started by ", view(launch.launcher), ", ", view(launch.library));
@@ -223,11 +221,20 @@ Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Me
   std::string why = Mesh::parse(mesh_text, &mesh);
   if (why.empty()) why = mesh.find(axes_text, &axes);
   if (!why.empty()) return fail(TENON_INVALID_ARGUMENT, cat("T0901: the mesh is refused: ", why));
-  if (mesh.rank_count() != 1 || simulated_ranks() != 1) TENON_TRY(open());
+  if (mesh.rank_count() != 1 || simulated_ranks() != 1) {
+    if (const Status status = open(); status.code() == TENON_UNAVAILABLE) {
+      return fail(TENON_UNAVAILABLE,
+                  cat(failed_.message, ". The program is for the ", mesh.rank_count(),
+                      " processes of the mesh ", quoted(mesh_text),
+                      ": start it with `tenon launch -n ", mesh.rank_count(), " -- ...`"));
+    } else if (!status.ok()) {
+      return status;
+    }
+  }
   if (mesh.rank_count() != count_) {
     return fail(TENON_FAILED_PRECONDITION,
-                cat("T0901: the program is for the ", mesh.rank_count(),
-                    " processes of the mesh ", quoted(mesh_text), ", and ", count_,
+                cat("T0901: the program is for the ", mesh.rank_count(), " processes of the mesh ",
+                    quoted(mesh_text), ", and ", count_,
                     count_ == 1 ? " process runs it" : " processes run it"));
   }
   const std::lock_guard lock(mutex_);

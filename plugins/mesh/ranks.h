@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "farewell.h"
 #include "line.h"
+#include "news.h"
 #include "recorder.h"
 #include "tenon/abi/collective.h"
 #include "tenon/cpp/mesh.hpp"
@@ -55,8 +55,7 @@ class Ranks {
   // A communicator was aborted: nothing ends in order any more. `abort` of an engine may end the
   // process from inside, where `end` is called too.
   void give_up() { gave_up_ = true; }
-  // The processes that have ended; guarded by the line.
-  Farewell& farewell() { return farewell_; }
+  News& news() { return news_; }
 
   uint32_t rank() const { return rank_; }
   uint32_t count() const { return count_; }
@@ -80,7 +79,7 @@ class Ranks {
   Members world_;  // carries agreements only
   std::map<std::pair<std::string, std::string>, std::unique_ptr<Members>> groups_;
   Recorder recorder_;
-  Farewell farewell_;
+  News news_;
   std::atomic<bool> gave_up_ = false;
 };
 

@@ -16,7 +16,7 @@
 namespace tenon::mesh {
 namespace {
 
-constexpr size_t kFileBytes = sizeof(FlightHead) + kFlightRecords * sizeof(FlightRecord);
+constexpr size_t kFileBytes = sizeof(flight::Head) + flight::kRecords * sizeof(flight::Record);
 
 template <size_t N>
 void put(char (&to)[N], std::string_view text) {
@@ -67,14 +67,14 @@ void Recorder::open(uint32_t rank, uint32_t rank_count, std::string_view engine)
   if (keeps_) (void)::mkdir(folder_.c_str(), 0700);
   path_ = cat(folder_, "/rank-", rank, ".flight");
   if (folder_.empty() || !map(path_)) {
-    log("mesh", TENON_LOG_WARN, "no flight recorder: ", quoted(path_), " cannot be written: ",
-        std::strerror(errno));
+    log("mesh", TENON_LOG_WARN, "no flight recorder: ", quoted(path_),
+        " cannot be written: ", std::strerror(errno));
     return;
   }
-  std::memcpy(head_->magic, kFlightMagic, sizeof kFlightMagic);
-  head_->version = kFlightVersion;
-  head_->record_bytes = sizeof(FlightRecord);
-  head_->record_count = kFlightRecords;
+  std::memcpy(head_->magic, flight::kMagic, sizeof flight::kMagic);
+  head_->version = flight::kVersion;
+  head_->record_bytes = sizeof(flight::Record);
+  head_->record_count = flight::kRecords;
   head_->rank = rank;
   head_->rank_count = rank_count;
   head_->process = static_cast<uint32_t>(::getpid());
@@ -98,8 +98,8 @@ bool Recorder::map(const std::string& path) {
   (void)::close(file);
   errno = error;
   if (data == MAP_FAILED) return false;
-  head_ = static_cast<FlightHead*>(data);
-  records_ = reinterpret_cast<FlightRecord*>(head_ + 1);
+  head_ = static_cast<flight::Head*>(data);
+  records_ = reinterpret_cast<flight::Record*>(head_ + 1);
   return true;
 }
 
@@ -107,7 +107,7 @@ Recorder::Entry* Recorder::begin(uint32_t group, uint64_t sequence, std::string_
                                  const tenon_transfer_t& transfer, std::string_view place,
                                  uint64_t now_ns) {
   if (head_ == nullptr) return nullptr;
-  FlightRecord& record = records_[head_->written % kFlightRecords];
+  flight::Record& record = records_[head_->written % flight::kRecords];
   record.number = 0;  // a reader of a process that was killed here skips it
   record.sequence = sequence;
   record.group = group;

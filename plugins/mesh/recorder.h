@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "flight_file.h"
 #include "tenon/abi/collective.h"
+#include "tenon/cpp/flight_file.hpp"
 
 namespace tenon::mesh {
 
@@ -14,7 +14,7 @@ namespace tenon::mesh {
 // it records nothing.
 class Recorder {
  public:
-  using Entry = FlightRecord;
+  using Entry = flight::Record;
 
   Recorder() = default;
   ~Recorder();
@@ -23,7 +23,7 @@ class Recorder {
   // The file is TENON_FLIGHT/rank-RANK.flight. If that is not set, the folder is one of this job in
   // the folder for temporary files, and the file is removed when the process ends in order.
   void open(uint32_t rank, uint32_t rank_count, std::string_view engine);
-  // Null if nothing is recorded. Overwritten after kFlightRecords further ones.
+  // Null if nothing is recorded. Overwritten after kflight::Records further ones.
   Entry* begin(uint32_t group, uint64_t sequence, std::string_view name,
                const tenon_transfer_t& transfer, std::string_view place, uint64_t now_ns);
   void end(Entry* entry, uint64_t now_ns) {
@@ -39,8 +39,8 @@ class Recorder {
 
   std::string folder_, path_;
   bool keeps_ = false;
-  FlightHead* head_ = nullptr;
-  FlightRecord* records_ = nullptr;
+  flight::Head* head_ = nullptr;
+  flight::Record* records_ = nullptr;
 };
 
 }  // namespace tenon::mesh

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <utility>
 
 #include "tenon/cpp/dtype.hpp"
 #include "tenon/cpp/record.hpp"
@@ -12,7 +13,8 @@ namespace {
 
 constexpr uint32_t kExitStatus = 3;
 constexpr uint32_t kTestsBetweenClocks = 64;
-constexpr uint64_t kOnTheWayNs = 2'000'000'000;
+// Waits this long before it tells the others, so that short waits cost nothing.
+constexpr uint64_t kTellNs = 300'000'000, kOnTheWayNs = 2'000'000'000;
 
 // A number of seconds, as nanoseconds.
 uint64_t seconds(std::string_view variable, uint64_t otherwise) {
@@ -21,7 +23,7 @@ uint64_t seconds(std::string_view variable, uint64_t otherwise) {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty()) return otherwise * 1'000'000'000u;
   if (code != std::errc() || end != text.data() + text.size() || !(value > 0) || value > 1e9) {
-    log("mesh", TENON_LOG_WARN, variable, "=", quoted(text), " is no number of seconds; ",
+    log("mesh", TENON_LOG_WARN, variable, "=", quoted(text), " is not a number of seconds; ",
         otherwise, " is used");
     return otherwise * 1'000'000'000u;
   }
@@ -71,12 +73,13 @@ Transfer::~Transfer() {
 Status Transfer::start(std::string_view name, std::span<const tenon_transfer_t> transfers) {
   name_ = name;
   auto info = sized<tenon_work_info_t>();
-  info.sequence = ++members_.sequence;
+  info.sequence = sequence_ = ++members_.sequence;
+  ranks_.news().started(members_.number, sequence_);
   info.place = str(place_);
   begin_ns_ = now_ns();
   warn_ns_ = begin_ns_ + first_warning_ns();
-  entry_ = ranks_.recorder().begin(members_.number, members_.sequence, name_, transfers[0], place_,
-                                   begin_ns_);
+  entry_ =
+      ranks_.recorder().begin(members_.number, sequence_, name_, transfers[0], place_, begin_ns_);
   const tenon_collective_api_t& api = ranks_.engine();
   return api.start(api.self, members_.comm, transfers.data(),
                    static_cast<uint32_t>(transfers.size()), nullptr, &info, &work_);
@@ -94,7 +97,7 @@ Status Transfer::test(bool* out_done) {
   }
   if (++tests_ % kTestsBetweenClocks != 0) return {};
   const uint64_t now = now_ns();
-  TENON_TRY(check_ended(now));
+  TENON_TRY(look_around(now));
   if (now - begin_ns_ >= limit_ns()) return give_up();
   if (now >= warn_ns_) {
     log("mesh", TENON_LOG_WARN, what(), " has waited for ", (now - begin_ns_) / 1'000'000'000u,
@@ -104,22 +107,39 @@ Status Transfer::test(bool* out_done) {
   return {};
 }
 
-// A process may end while the last of its data is still on the way.
-Status Transfer::check_ended(uint64_t now) {
-  TENON_TRY(ranks_.farewell().look());
-  for (const int64_t rank : members_.ranks) {
-    if (!ranks_.farewell().has_ended(rank)) continue;
-    if (ended_ns_ == 0) ended_ns_ = now;
-    if (now - ended_ns_ < kOnTheWayNs) return {};
-    ranks_.recorder().keep();
-    return fail(TENON_UNAVAILABLE,
-                cat("T0908: ", what(), ", waits for rank ", rank, ", which has ended"));
-  }
+// What the other processes say while this one waits.
+Status Transfer::look_around(uint64_t now) {
+  if (now - begin_ns_ < kTellNs) return {};
+  News& news = ranks_.news();
+  if (!std::exchange(has_told_, true))
+    TENON_TRY(news.tell({members_.number, sequence_, cat(name_, ", ", place_)}));
+  TENON_TRY(news.look());
+  for (const int64_t rank : members_.ranks) TENON_TRY(check(rank, now));
   return {};
 }
 
+Status Transfer::check(int64_t rank, uint64_t now) {
+  std::string other;
+  if (ranks_.news().is_stuck_with(rank, {members_.number, sequence_, {}}, &other)) {
+    return fail_with(TENON_FAILED_PRECONDITION,
+                     cat("T0905: the processes disagree: ", what(), ", waits for rank ", rank,
+                         ", which waits in ", other));
+  }
+  if (!ranks_.news().has_ended(rank)) return {};
+  // The last of its data may still be on the way.
+  if (ended_ns_ == 0) ended_ns_ = now;
+  if (now - ended_ns_ < kOnTheWayNs) return {};
+  return fail_with(TENON_UNAVAILABLE,
+                   cat("T0908: ", what(), ", waits for rank ", rank, ", which has ended"));
+}
+
+Status Transfer::fail_with(tenon_code_t code, std::string_view text) {
+  ranks_.recorder().keep();
+  return fail(code, text);
+}
+
 std::string Transfer::what() const {
-  return cat("rank ", ranks_.rank(), ": ", name_, ", transfer ", members_.sequence, " of group ",
+  return cat("rank ", ranks_.rank(), ": ", name_, ", transfer ", sequence_, " of group ",
              members_.number, place_.empty() ? "" : " at ", place_);
 }
 

@@ -28,15 +28,19 @@ class Transfer {
 
  private:
   Status give_up();
-  Status check_ended(uint64_t now);
+  Status look_around(uint64_t now);
+  Status check(int64_t rank, uint64_t now);
   std::string what() const;
+  // Ends what this process waits for, with a reason.
+  Status fail_with(tenon_code_t code, std::string_view text);
 
   Ranks& ranks_;
   Members& members_;
   const std::string place_;
   std::string name_;
   tenon_work_t* work_ = nullptr;
-  uint64_t begin_ns_ = 0, warn_ns_ = 0, ended_ns_ = 0;
+  uint64_t sequence_ = 0, begin_ns_ = 0, warn_ns_ = 0, ended_ns_ = 0;
+  bool has_told_ = false;
   uint32_t tests_ = 0;
   Recorder::Entry* entry_ = nullptr;
 };

@@ -79,7 +79,8 @@ class Communicator final : public tenon_comm_t {
     TENON_TRY(mpi_.check(mpi_.Group_incl(all, static_cast<int>(count), ranks.data(), &some),
                          "MPI_Group_incl"));
     Comm made = {};
-    const int code = mpi_.Comm_create_group(comm_, some, static_cast<int>(created_++ % 1024), &made);
+    const int code =
+        mpi_.Comm_create_group(comm_, some, static_cast<int>(created_++ % 1024), &made);
     (void)mpi_.Group_free(&some);
     (void)mpi_.Group_free(&all);
     TENON_TRY(mpi_.check(code, "MPI_Comm_create_group"));
@@ -100,7 +101,8 @@ class Communicator final : public tenon_comm_t {
     *out = work.release();
     return {};
   }
-  // Of all processes: for a part of them, MPICH waits for the others. Some libraries never come back.
+  // Of all processes: for a part of them, MPICH waits for the others. Some libraries never come
+  // back.
   void abort(int exit_status) override {
     std::thread([exit_status] {
       std::this_thread::sleep_for(kAbortPatience);

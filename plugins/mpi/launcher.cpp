@@ -1,11 +1,15 @@
 #include "launcher.h"
 
+#include <limits.h>
+#include <unistd.h>
+
 #include <charconv>
 #include <cstdlib>
 #include <optional>
 
 #include "tenon/cpp/library.hpp"
 #include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/text.hpp"
 
 namespace tenon::mpi {
 namespace {
@@ -19,6 +23,10 @@ std::optional<int64_t> number(const char* variable) {
   if (code != std::errc() || end != all.data() + all.size() || value < 0) return {};
   return value;
 }
+
+const std::vector<std::string> kMpichLibraries = {"libmpich.so.12", "libmpi.so.12",
+                                                  "libmpi_abi.so.1", "libmpi_abi.so.0"};
+const std::vector<std::string> kOpenMpiLibraries = {"libmpi.so.40", "libmpi.so.80"};
 
 struct Variables {
   const char *rank, *rank_count, *local_rank, *local_rank_count;
@@ -41,12 +49,9 @@ bool read(const Variables& from, Launcher* out) {
 
 Launcher find() {
   Launcher out;
-  const std::vector<std::string> mpich = {"libmpich.so.12", "libmpi.so.12", "libmpi_abi.so.1",
-                                          "libmpi_abi.so.0"};
-  const std::vector<std::string> open_mpi = {"libmpi.so.40", "libmpi.so.80"};
   if (read(kOpenMpi, &out)) {
     out.name = "mpirun of Open MPI";
-    out.libraries = open_mpi;
+    out.libraries = kOpenMpiLibraries;
     out.package = "libopenmpi3";
   } else if (std::getenv("SLURM_PROCID") != nullptr && std::getenv("SLURM_STEP_ID") != nullptr &&
              read(kSlurm, &out)) {
@@ -54,17 +59,97 @@ Launcher find() {
     const bool is_pmix = std::getenv("PMIX_RANK") != nullptr;
     const bool is_pmi = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
     out.name = is_pmix ? "srun --mpi=pmix" : is_pmi ? "srun --mpi=pmi2" : "srun without --mpi";
-    if (is_pmix || is_pmi) out.libraries = is_pmix ? open_mpi : mpich;
+    if (is_pmix || is_pmi) out.libraries = is_pmix ? kOpenMpiLibraries : kMpichLibraries;
     out.package = is_pmix ? "libopenmpi3" : "libmpich12";
   } else if (read(kHydra, &out)) {
     out.name = "mpirun of MPICH or Intel MPI";
-    out.libraries = mpich;
+    out.libraries = kMpichLibraries;
     out.package = "libmpich12";
   }
   return out;
 }
 
+// A program in PATH that starts processes.
+struct Starter {
+  std::string path;
+  bool is_open_mpi = false;
+  std::string library;
+};
+
+bool is_file(const std::string& path) {
+  return ::access(path.c_str(), X_OK) == 0;
+}
+
+// Launchers have names that several libraries use, so what lies next to them tells them apart.
+bool classify(const std::string& folder, const std::string& path, Starter* out) {
+  char real[PATH_MAX] = {};
+  const std::string_view target = ::realpath(path.c_str(), real) == nullptr ? path.c_str() : real;
+  const auto has = [&](std::string_view word) {
+    return target.find(word) != std::string_view::npos;
+  };
+  out->path = path;
+  out->is_open_mpi = has("openmpi") || has("orterun") || has("prterun") || has("ompi");
+  return out->is_open_mpi || has("hydra") || has("mpich") || is_file(folder + "/hydra_pmi_proxy");
+}
+
+// The library of the launcher's own installation, or the system's.
+std::string library_for(const std::string& folder, bool is_open_mpi) {
+  for (const std::string& name : is_open_mpi ? kOpenMpiLibraries : kMpichLibraries) {
+    const std::string own = cat(folder, "/../lib/", name);
+    if (::access(own.c_str(), R_OK) == 0) return own;
+  }
+  for (const std::string& name : is_open_mpi ? kOpenMpiLibraries : kMpichLibraries) {
+    if (std::string found = library_location(name); !found.empty()) return found;
+  }
+  return {};
+}
+
+bool is_of_open_mpi(std::string_view library) {
+  return library.find("libmpi.so.40") != std::string_view::npos ||
+         library.find("libmpi.so.80") != std::string_view::npos;
+}
+
+std::vector<Starter> starters() {
+  std::vector<Starter> out;
+  const char* path = std::getenv("PATH");
+  for (const char* name : {"mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich"}) {
+    for (const std::string_view folder : tenon::text::split(path == nullptr ? "" : path, ':')) {
+      Starter starter;
+      const std::string file = cat(folder, "/", name);
+      if (!is_file(file) || !classify(std::string(folder), file, &starter)) continue;
+      starter.library = library_for(std::string(folder), starter.is_open_mpi);
+      out.push_back(std::move(starter));
+    }
+  }
+  return out;
+}
+
 }  // namespace
+
+Status launch_words(uint32_t count, std::vector<std::string>* out) {
+  const std::string_view chosen = setting("TENON_MPI_LIBRARY");
+  std::string seen;
+  for (const Starter& starter : starters()) {
+    const bool fits =
+        chosen.empty() ? !starter.library.empty() : is_of_open_mpi(chosen) == starter.is_open_mpi;
+    seen += cat(seen.empty() ? "" : ", ", starter.path);
+    if (!fits) continue;
+    *out = {"env",
+            cat("TENON_MPI_LIBRARY=", chosen.empty() ? starter.library : chosen),
+            "TENON_ENGINE=mpi",
+            starter.path,
+            "-n",
+            std::to_string(count)};
+    if (starter.is_open_mpi && count > static_cast<uint64_t>(::sysconf(_SC_NPROCESSORS_ONLN)))
+      out->push_back("--oversubscribe");
+    return {};
+  }
+  return fail(TENON_UNAVAILABLE,
+              seen.empty() ? std::string("T0902: no mpirun or mpiexec is in PATH: install "
+                                         "openmpi-bin or mpich")
+                           : cat("T0902: no library of a launcher in PATH is here (", seen,
+                                 "): install libopenmpi3 or libmpich12, or set TENON_MPI_LIBRARY"));
+}
 
 const Launcher& launcher() {
   static const Launcher found = find();
@@ -83,9 +168,9 @@ Status choose_library(std::string* out) {
                 "TENON_MPI_LIBRARY");
   }
   if (by.libraries.empty()) {
-    return fail(TENON_UNAVAILABLE,
-                cat("T0902: ", by.name, " does not connect the processes: use srun --mpi=pmix with "
-                                        "Open MPI, or srun --mpi=pmi2 with MPICH"));
+    return fail(TENON_UNAVAILABLE, cat("T0902: ", by.name,
+                                       " does not connect the processes: use srun --mpi=pmix with "
+                                       "Open MPI, or srun --mpi=pmi2 with MPICH"));
   }
   std::string names;
   for (const std::string& name : by.libraries) {
@@ -94,8 +179,9 @@ Status choose_library(std::string* out) {
     names += cat(names.empty() ? "" : ", ", name);
   }
   return fail(TENON_UNAVAILABLE,
-              cat("T0902: ", by.name, " has started this process, and none of its libraries is "
-                                      "here (",
+              cat("T0902: ", by.name,
+                  " has started this process, and none of its libraries is "
+                  "here (",
                   names, "): install ", by.package, ", or set TENON_MPI_LIBRARY"));
 }
 

@@ -28,6 +28,11 @@ const Launcher& launcher();
 // UNAVAILABLE with what is missing.
 Status choose_library(std::string* out);
 
+// The words that start `count` processes, and the library for them: the first launcher in PATH of
+// whose kind there is a library, or of the kind of TENON_MPI_LIBRARY. UNAVAILABLE with what is
+// missing.
+Status launch_words(uint32_t count, std::vector<std::string>* out);
+
 }  // namespace tenon::mpi
 
 #endif

@@ -14,9 +14,7 @@ namespace tenon::mpi {
 
 // What is predefined.
 struct Types {
-  enum Name {
-    kU8, kU16, kU32, kU64, kI8, kI16, kI32, kI64, kF32, kF64, kCount
-  };
+  enum Name { kU8, kU16, kU32, kU64, kI8, kI16, kI32, kI64, kF32, kF64, kCount };
 };
 
 // Handles of MPICH and of libraries that are compatible with it, as Intel's, are numbers.

@@ -49,7 +49,8 @@ Status open(void*, const tenon_gather_t* gather, uint32_t* out_flags, tenon_engi
   void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
   if (library == nullptr) {
     const char* why = ::dlerror();
-    return fail(TENON_UNAVAILABLE, cat("T0902: ", name, " cannot be opened: ", why == nullptr ? "" : why));
+    return fail(TENON_UNAVAILABLE,
+                cat("T0902: ", name, " cannot be opened: ", why == nullptr ? "" : why));
   }
   std::unique_ptr<tenon_engine_t> engine;
   if (::dlsym(library, "ompi_mpi_comm_world") != nullptr) {
@@ -102,11 +103,12 @@ Status start(void*, tenon_comm_t* comm, const tenon_transfer_t* transfers, uint3
              const tenon_native_handle_t* stream, const tenon_work_info_t*, tenon_work_t** out) {
   if (stream != nullptr) return fail(TENON_UNIMPLEMENTED, "mpi takes no streams");
   for (uint32_t i = 0; i < count; ++i) {
-    const auto* one = static_cast<const tenon_transfer_t*>(
-        tenon_record_at(transfers, i, transfers->size_bytes));
+    const auto* one =
+        static_cast<const tenon_transfer_t*>(tenon_record_at(transfers, i, transfers->size_bytes));
     const uint64_t width = dtype_bytes(one->dtype) == 16 ? 2 : 1;
     if (fits(one->from_elements * width) && fits(one->to_elements * width)) continue;
-    return fail(TENON_UNIMPLEMENTED, "T0906: MPI counts elements in 31 bits, and this transfer has more");
+    return fail(TENON_UNIMPLEMENTED,
+                "T0906: MPI counts elements in 31 bits, and this transfer has more");
   }
   return comm->start(transfers, count, out);
 }
@@ -126,6 +128,14 @@ Status abort(void*, tenon_comm_t* comm, uint32_t exit_status, tenon_str_t) {
   return {};
 }
 
+Status launcher_words(void*, uint32_t count, const tenon_sink_t* words) {
+  std::vector<std::string> list;
+  TENON_TRY(launch_words(count, &list));
+  for (const std::string& word : list)
+    TENON_TRY(words->write(words->self, word.c_str(), word.size() + 1));
+  return {};
+}
+
 constexpr tenon_collective_api_t make_table() {
   tenon_collective_api_t table = {};
   table.size_bytes = sizeof table;
@@ -141,6 +151,7 @@ constexpr tenon_collective_api_t make_table() {
   table.test = entry<test>;
   table.work_release = entry<work_release>;
   table.abort = entry<abort>;
+  table.launcher = entry<launcher_words>;
   return table;
 }
 constexpr tenon_collective_api_t kTable = make_table();

@@ -32,8 +32,9 @@ std::vector<Value> jvp(Builder& b, const Node& node, std::span<const Value> tang
 constexpr OpDraft declare() {
   OpDraft draft = op("all_reduce", kCollective);
   draft.summary("Element by element, x of all processes of a group combined.")
-      .doc("Each process of the group gets the same result. The order of the sum is the engine's. "
-           "f16 and bf16 are added in f32 and rounded once.")
+      .doc(
+          "Each process of the group gets the same result. The order of the sum is the engine's. "
+          "f16 and bf16 are added in f32 and rounded once.")
       .operand("x", "what this process has", kNumber)
       .result("y", "same type as x")
       .attr(mesh_attr())

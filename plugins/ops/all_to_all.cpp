@@ -54,9 +54,8 @@ Value fold(Builder& b, const Node& node) {
   const Dim members = b.dim(Group::of(node).members());
   Axes front = {split};
   for (const int64_t i : others(rank, front)) front.push_back(i);
-  const Value moved =
-      together(b, node, "all_to_all", Group::transposed(b, x, front),
-               {{"split_dim", 0}, {"concat_dim", 0}});
+  const Value moved = together(b, node, "all_to_all", Group::transposed(b, x, front),
+                               {{"split_dim", 0}, {"concat_dim", 0}});
   // [members, split part, others...] to the order of x, with the members before `concat`.
   Dims apart = {members};
   Axes perm;
@@ -78,12 +77,14 @@ Value transpose(Builder& b, const Node& node, uint32_t, std::span<const Value> c
 constexpr OpDraft declare() {
   OpDraft draft = op("all_to_all", kCollective);
   draft.summary("Part i of x of every process of a group, concatenated, for process i.")
-      .doc("Dim `split_dim` of x is cut into equal parts, one for each process of the group. The "
-           "parts that a process gets are concatenated along `concat_dim`, in the order of the "
-           "group.")
+      .doc(
+          "Dim `split_dim` of x is cut into equal parts, one for each process of the group. The "
+          "parts that a process gets are concatenated along `concat_dim`, in the order of the "
+          "group.")
       .operand("x", "what this process has", kWhole, 0, 1)
-      .result("y", "dim `split_dim` is divided by the number of processes of the group, and "
-                   "`concat_dim` multiplied by it")
+      .result("y",
+              "dim `split_dim` is divided by the number of processes of the group, and "
+              "`concat_dim` multiplied by it")
       .attr(mesh_attr())
       .attr(axes_attr())
       .attr_i64("split_dim", "the dim that is divided among the processes", 0)

@@ -20,8 +20,8 @@ Value stack(Builder& b, const Node& node, std::span<const Value>) {
   const Group group = Group::of(node);
   const int64_t groups = group.mesh().rank_count() / group.members();
   const Dims shape = {b.dim(groups), b.dim(group.members())};
-  const Value places =
-      b.build("iota", std::vector<Value>{}, {{"shape", shape}, {"dim", 1}, {"dtype", dtype(TENON_I64)}});
+  const Value places = b.build("iota", std::vector<Value>{},
+                               {{"shape", shape}, {"dim", 1}, {"dtype", dtype(TENON_I64)}});
   return group.stacked(b, places);
 }
 

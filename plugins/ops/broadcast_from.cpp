@@ -31,9 +31,8 @@ Value transpose(Builder& b, const Node& node, uint32_t, std::span<const Value> c
   const Value sum = together(b, node, "all_reduce", cotangents[0]);
   const Attrs group = {Attr("mesh", node.text("mesh")), Attr("axes", node.text("axes"))};
   const Value index = b.build_node("axis_index", std::vector<Value>{}, group).result(0);
-  const Value is_root =
-      b.build("compare", {index, b.scalar_int(TENON_I64, node.i64("root"))},
-              {{"direction", TENON_CMP_EQ}});
+  const Value is_root = b.build("compare", {index, b.scalar_int(TENON_I64, node.i64("root"))},
+                                {{"direction", TENON_CMP_EQ}});
   return b.build("select", {is_root, sum, b.splat(b.scalar_int(sum.dtype(), 0), sum.dims())});
 }
 
@@ -49,8 +48,9 @@ constexpr OpDraft declare() {
       .constraint("M2", kAxesRule, "broadcast_from(f32[2]) {mesh = \"data=1\", axes = \"a\"}")
       .constraint("C1", "root is a process of the group",
                   "broadcast_from(f32[2]) {mesh = \"data=2\", axes = \"data\", root = 2}")
-      .example("broadcast_from(f32[2] [1, 2]) {mesh = \"data=1\", axes = \"data\"} -> "
-               "f32[2] [1, 2]")
+      .example(
+          "broadcast_from(f32[2] [1, 2]) {mesh = \"data=1\", axes = \"data\"} -> "
+          "f32[2] [1, 2]")
       .infer<infer>()
       .reference<same_alone>()
       .stack<stack>()

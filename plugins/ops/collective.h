@@ -18,19 +18,36 @@ inline constexpr std::string_view kAxesRule = "axes are distinct axes of the mes
 inline constexpr uint64_t kCollective = kPrimitive | TENON_TRAIT_NO_RECOMPUTE;
 
 constexpr tenon_attr_def_t mesh_attr() {
-  return {str("mesh"), str("the mesh of processes, as in \"data=2,model=3\""),
-          TENON_ATTR_STRING, TENON_ATTR_REQUIRED, 0, 0, {}, {}};
+  return {str("mesh"),
+          str("the mesh of processes, as in \"data=2,model=3\""),
+          TENON_ATTR_STRING,
+          TENON_ATTR_REQUIRED,
+          0,
+          0,
+          {},
+          {}};
 }
 constexpr tenon_attr_def_t axes_attr() {
   return {str("axes"),
           str("the axes of the mesh along which the processes of a group lie, separated by commas; "
               "the first varies slowest"),
-          TENON_ATTR_STRING, TENON_ATTR_REQUIRED, 0, 0, {}, {}};
+          TENON_ATTR_STRING,
+          TENON_ATTR_REQUIRED,
+          0,
+          0,
+          {},
+          {}};
 }
 constexpr tenon_attr_def_t combine_attr() {
-  return {str("kind"), str("how the elements of the processes are combined; with a NaN, min and max "
-                           "give NaN"),
-          TENON_ATTR_STRING, 0, 0, 0, str("sum"), str("sum|min|max")};
+  return {str("kind"),
+          str("how the elements of the processes are combined; with a NaN, min and max "
+              "give NaN"),
+          TENON_ATTR_STRING,
+          0,
+          0,
+          0,
+          str("sum"),
+          str("sum|min|max")};
 }
 
 class Group {
@@ -68,7 +85,8 @@ class Group {
     const Axes turn = order(rest.size());
     Dims apart;
     Axes back(turn.size());
-    for (size_t i = 0; i < turn.size(); ++i) back[static_cast<size_t>(turn[i])] = static_cast<int64_t>(i);
+    for (size_t i = 0; i < turn.size(); ++i)
+      back[static_cast<size_t>(turn[i])] = static_cast<int64_t>(i);
     for (size_t i = 0; i < mesh_.axes().size(); ++i)
       apart.push_back(b.dim(mesh_.axes()[static_cast<size_t>(turn[i])].size));
     apart.insert(apart.end(), rest.begin(), rest.end());

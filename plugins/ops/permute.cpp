@@ -11,7 +11,8 @@ Status check_pairs(const InferQuery& q, int64_t members) {
   std::vector<uint8_t> sends(static_cast<size_t>(members)), gets(sends);
   for (size_t i = 0; i < pairs.size(); ++i) {
     if (pairs[i] < 0 || pairs[i] >= members)
-      return q.fail("C1", cat("process ", pairs[i], " is not one of the ", members, " of the group"));
+      return q.fail("C1",
+                    cat("process ", pairs[i], " is not one of the ", members, " of the group"));
     uint8_t& is_used = (i % 2 == 0 ? sends : gets)[static_cast<size_t>(pairs[i])];
     if (is_used != 0)
       return q.fail("C2", cat("process ", pairs[i], i % 2 == 0 ? " sends" : " gets", " twice"));
@@ -34,7 +35,8 @@ Status reference(const Eval& e) {
   if (!e.i64s("pairs").empty()) {
     each_index(y.dims(), [&](const Index& i) { y.copy_from(i, x, i); });
   } else if (y.count() != 0) {
-    std::memset(y.at(Index(y.dims().size())), 0, static_cast<size_t>(y.count()) * dtype_bytes(y.dtype()));
+    std::memset(y.at(Index(y.dims().size())), 0,
+                static_cast<size_t>(y.count()) * dtype_bytes(y.dtype()));
   }
   return {};
 }
@@ -67,22 +69,25 @@ Value transpose(Builder& b, const Node& node, uint32_t, std::span<const Value> c
 constexpr OpDraft declare() {
   OpDraft draft = op("permute", kCollective);
   draft.summary("x of another process of the group, or zeros.")
-      .doc("Each pair names the process that sends its array and the one that gets it, as places in "
-           "the group. A process that no pair sends anything to gets zeros.")
+      .doc(
+          "Each pair names the process that sends its array and the one that gets it, as places in "
+          "the group. A process that no pair sends anything to gets zeros.")
       .operand("x", "what this process has", kWhole)
       .result("y", "same type as x")
       .attr(mesh_attr())
       .attr(axes_attr())
-      .attr_i64s("pairs", "source and target of each move, in turn: [0, 1, 1, 0] exchanges two "
-                          "arrays")
+      .attr_i64s("pairs",
+                 "source and target of each move, in turn: [0, 1, 1, 0] exchanges two "
+                 "arrays")
       .constraint("M1", kMeshRule, "permute(f32[2]) {mesh = \"=2\", axes = \"data\"}")
       .constraint("M2", kAxesRule, "permute(f32[2]) {mesh = \"data=1\", axes = \"a\"}")
       .constraint("C1", "pairs has pairs of processes of the group",
                   "permute(f32[2]) {mesh = \"data=1\", axes = \"data\", pairs = [0, 1]}")
       .constraint("C2", "no process sends twice or gets twice",
                   "permute(f32[2]) {mesh = \"data=2\", axes = \"data\", pairs = [0, 1, 1, 1]}")
-      .example("permute(f32[2] [1, 2]) {mesh = \"data=1\", axes = \"data\", pairs = [0, 0]} -> "
-               "f32[2] [1, 2]")
+      .example(
+          "permute(f32[2] [1, 2]) {mesh = \"data=1\", axes = \"data\", pairs = [0, 0]} -> "
+          "f32[2] [1, 2]")
       .example("permute(f32[2] [1, 2]) {mesh = \"data=1\", axes = \"data\"} -> f32[2] [0, 0]")
       .infer<infer>()
       .reference<reference>()

@@ -55,9 +55,10 @@ std::vector<Value> jvp(Builder& b, const Node& node, std::span<const Value> tang
 constexpr OpDraft declare() {
   OpDraft draft = op("reduce_scatter", kCollective);
   draft.summary("A part of the combination of x of all processes of a group.")
-      .doc("Dim `dim` of the combination is cut into equal parts. Process i of the group gets part "
-           "i. The order of the sum is the engine's. f16 and bf16 are added in f32 and rounded "
-           "once.")
+      .doc(
+          "Dim `dim` of the combination is cut into equal parts. Process i of the group gets part "
+          "i. The order of the sum is the engine's. f16 and bf16 are added in f32 and rounded "
+          "once.")
       .operand("x", "what this process has", kNumber, 0, 1)
       .result("y", "dim `dim` is that of x divided by the number of processes of the group")
       .attr(mesh_attr())
@@ -71,8 +72,9 @@ constexpr OpDraft declare() {
                   "reduce_scatter(f32[2]) {mesh = \"data=1\", axes = \"data\", dim = -1}")
       .constraint("C2", "dim is a multiple of the number of processes",
                   "reduce_scatter(f32[3]) {mesh = \"data=2\", axes = \"data\"}")
-      .example("reduce_scatter(f32[2] [1, 2]) {mesh = \"data=1\", axes = \"data\"} -> "
-               "f32[2] [1, 2]")
+      .example(
+          "reduce_scatter(f32[2] [1, 2]) {mesh = \"data=1\", axes = \"data\"} -> "
+          "f32[2] [1, 2]")
       .infer<infer>()
       .reference<same_alone>()
       .stack<stack>()

@@ -55,7 +55,7 @@ WALKED = {
 # Tables of plugins that the host only hands on, and who calls them.
 CALLERS = {
     "tenon.toolchain/1": ("plugins", "frontends", "sdk/tools"),
-    "tenon.collective/1": ("plugins/mesh",),
+    "tenon.collective/1": ("plugins/mesh", "sdk/tools/tenon"),
 }
 
 USERS = pathlib.Path(__file__).with_name("users.txt")

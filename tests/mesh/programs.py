@@ -93,9 +93,7 @@ def check_ops(check, rng):
                 data = values(rng, (check.size, check.size, columns * check.size), dtype)
                 for names in chosen_axes(axes):
                     what = f"{dtype}, {columns} columns, along {names} of {axes}"
-                    check.same(
-                        what, axes, every_op(axes, names, columns), as_array(data, dtype)
-                    )
+                    check.same(what, axes, every_op(axes, names, columns), as_array(data, dtype))
 
 
 def check_nan(check):

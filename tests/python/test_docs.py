@@ -14,6 +14,7 @@ from conftest import ROOT
         ("README.md", "samples/digits"),
         ("docs/guide/python.md", "."),
         ("docs/guide/derivatives.md", "."),
+        ("docs/guide/processes.md", "."),
     ],
 )
 def test_page(page, folder, tmp_path, monkeypatch):

@@ -69,8 +69,8 @@ void add_unique(Json& list, const Json& value) {
 
 void fill_provides(Json& manifest, const tenon::host::AdoptedPlugin& plugin) {
   static constexpr std::pair<const char*, const char*> kKeys[] = {
-      {"device", "devices"},    {"kernels", "kernels"},      {"op", "ops"},
-      {"pass", "passes"},       {"toolchain", "toolchains"}, {"layer", "layers"},
+      {"device", "devices"},     {"kernels", "kernels"},       {"op", "ops"},
+      {"pass", "passes"},        {"toolchain", "toolchains"},  {"layer", "layers"},
       {"importer", "importers"}, {"collective", "collectives"}};
   Json& provides = manifest["provides"];
   if (!provides.is_object()) provides = Json::object();

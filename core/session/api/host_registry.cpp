@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "core/session/compile/plugins.h"
 #include "core/base/errors/guard.h"
 #include "core/base/intern.h"
 #include "core/base/process/log.h"
@@ -16,6 +15,7 @@
 #include "core/op/evaluate.h"
 #include "core/op/registry.h"
 #include "core/session/api/session.h"
+#include "core/session/compile/plugins.h"
 
 namespace tenon::session {
 namespace {

@@ -33,7 +33,9 @@ class Mesh:
             raise UsageError("mesh: name at least one axis and its size, as in data=2", CODE)
         for name, size in axes.items():
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise UsageError(f"mesh: the size of {name!r} must be a number from 1, not {size!r}", CODE)
+                raise UsageError(
+                    f"mesh: the size of {name!r} must be a number from 1, not {size!r}", CODE
+                )
             if not name.isascii() or not name.isidentifier():
                 raise UsageError(f"mesh: {name!r} cannot be the name of an axis", CODE)
         self.axes = dict(axes)
@@ -97,7 +99,7 @@ class manual:
 
     def __init__(self, mesh: Mesh, *, shared: Sequence[int] = ()):
         if not isinstance(mesh, Mesh):
-            raise TypeError(f"manual: {mesh!r} is no mesh: tenon.mesh(data=2) makes one")
+            raise TypeError(f"manual: {mesh!r} is not a mesh: tenon.mesh(data=2) makes one")
         self._mesh = mesh
         self._shared = frozenset(shared)
         self._outer: list[Mesh | None] = []
@@ -141,9 +143,7 @@ class manual:
         def run(*args: Any, **kwargs: Any) -> Any:
             args = positional(function, args, kwargs) if kwargs else args
             tree = Tree(args)
-            lanes = [
-                i not in self._shared for i, arg in enumerate(args) for _ in Tree(arg).leaves
-            ]
+            lanes = [i not in self._shared for i, arg in enumerate(args) for _ in Tree(arg).leaves]
             _check_ranks(mesh, [array_of(v) for v in tree.leaves], lanes)
             traced = Traced(one_rank, name_of(function), args, lanes)
             shared = " ".join(f"x{i}" for i, has in enumerate(lanes) if not has)
@@ -190,9 +190,7 @@ def _axes(mesh: Mesh, axes: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _emit(op: str, mesh: Mesh, arrays: Any, axes: tuple[str, ...], **attrs: Any) -> Any:
-    return ops.one(
-        op, *(a._value for a in arrays), mesh=mesh._text, axes=",".join(axes), **attrs
-    )
+    return ops.one(op, *(a._value for a in arrays), mesh=mesh._text, axes=",".join(axes), **attrs)
 
 
 def _together(op: str, x: Any, axes: Any, **attrs: Any) -> Any:
@@ -200,9 +198,7 @@ def _together(op: str, x: Any, axes: Any, **attrs: Any) -> Any:
     here = _here(op)
     names = _axes(here, axes)
     tree = Tree(x)
-    return tree.build(
-        [Array(_emit(op, here, [array_of(v)], names, **attrs)) for v in tree.leaves]
-    )
+    return tree.build([Array(_emit(op, here, [array_of(v)], names, **attrs)) for v in tree.leaves])
 
 
 def _kind(kind: str) -> str:
@@ -258,7 +254,9 @@ def all_to_all(
     )
 
 
-def permute(x: Any, pairs: Iterable[tuple[int, int]], axes: str | Iterable[str] | None = None) -> Any:
+def permute(
+    x: Any, pairs: Iterable[tuple[int, int]], axes: str | Iterable[str] | None = None
+) -> Any:
     """x of another process: each pair names the one that sends and the one that gets.
 
     Both are places in the group. A process that no pair sends to gets zeros.

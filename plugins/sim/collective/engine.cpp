@@ -87,7 +87,7 @@ Status comm_create(void*, tenon_comm_t* comm, const uint32_t* members, uint32_t 
                    tenon_comm_t** out) {
   const std::vector<uint32_t> list(members, members + count);
   const auto own = std::find(list.begin(), list.end(), comm->place);
-  if (own == list.end()) return fail(TENON_INVALID_ARGUMENT, "sim: this rank is no member");
+  if (own == list.end()) return fail(TENON_INVALID_ARGUMENT, "sim: this rank is not a member");
   auto made = std::make_unique<tenon_comm_t>();
   made->shared = shared_of({comm->shared.get(), list, comm->made[list]++});
   made->place = static_cast<uint32_t>(own - list.begin());
@@ -147,8 +147,8 @@ Status start(void*, tenon_comm_t* comm, const tenon_transfer_t* transfers, uint3
   auto work = std::make_unique<tenon_work_t>();
   work->comm = comm;
   for (uint32_t i = 0; i < count; ++i) {
-    const auto* side = static_cast<const tenon_transfer_t*>(
-        tenon_record_at(transfers, i, transfers->size_bytes));
+    const auto* side =
+        static_cast<const tenon_transfer_t*>(tenon_record_at(transfers, i, transfers->size_bytes));
     work->parts.push_back(join(*comm, *side));
   }
   *out = work.release();

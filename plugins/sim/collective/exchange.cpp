@@ -98,8 +98,8 @@ Status copy_letter(const Letter& letter, const tenon_transfer_t& to) {
 
 uint64_t arrival_ns(uint64_t now_ns, uint64_t bytes) {
   static const Link link = read_link();
-  return now_ns + static_cast<uint64_t>(link.latency_ns +
-                                        link.ns_per_byte * static_cast<double>(bytes));
+  return now_ns +
+         static_cast<uint64_t>(link.latency_ns + link.ns_per_byte * static_cast<double>(bytes));
 }
 
 uint64_t steady_ns() {

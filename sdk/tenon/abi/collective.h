@@ -82,10 +82,10 @@ typedef struct tenon_transfer_t {
   uint32_t transfer, combine;
   tenon_dtype_t dtype;
   uint16_t reserved;
-  uint32_t peer;           /* BROADCAST: the root; SEND, RECEIVE: the other one */
-  uint32_t tag;            /* SEND, RECEIVE: those of one tag match in order; below 32768 */
-  uint64_t from_elements;  /* 0 for RECEIVE, and for BROADCAST except at the root */
-  uint64_t to_elements;    /* 0 for SEND */
+  uint32_t peer;                  /* BROADCAST: the root; SEND, RECEIVE: the other one */
+  uint32_t tag;                   /* SEND, RECEIVE: those of one tag match in order; below 32768 */
+  uint64_t from_elements;         /* 0 for RECEIVE, and for BROADCAST except at the root */
+  uint64_t to_elements;           /* 0 for SEND */
   tenon_native_memory_t from, to; /* of a kind in `memory_kinds` */
 } tenon_transfer_t;
 
@@ -154,6 +154,12 @@ typedef struct tenon_collective_api_t {
   /* Gives up all works of the communicator. With ABORT_ENDS this may end the process. Without it
    * every work ends with ABORTED within a second, in all members. Safe. */
   tenon_code_t (*abort)(void* self, tenon_comm_t* comm, uint32_t exit_status, tenon_str_t reason);
+
+  /* ---- Optional ---- */
+  /* Writes the words of a command line, each ended by a zero byte, that starts a program as `count`
+   * processes which this engine connects: the caller adds the words of the program. UNAVAILABLE
+   * with what is missing. */
+  tenon_code_t (*launcher)(void* self, uint32_t count, const tenon_sink_t* words);
 } tenon_collective_api_t;
 
 #ifdef __cplusplus

@@ -26,7 +26,7 @@ class Mesh {
     int64_t size = 1;
   };
 
-  // Returns why it is no mesh; empty if it is one.
+  // Returns why it is not a mesh; empty if it is one.
   static std::string parse(std::string_view text, Mesh* out) {
     *out = {};
     for (std::string_view part : tenon::text::split(text, ',')) {

@@ -209,9 +209,9 @@ consteval PluginNote<Bytes> plugin_note(std::string_view name, std::string_view 
 // tenon_interface_t, constexpr for plugins that are built for other machines.
 // `accept` (optional) is a function `tenon::Status()` that checks whether the plugin can work here,
 // and refuses with a reason.
-#define TENON_PLUGIN(plugin_name, plugin_version, interfaces, ...)                 \
-  TENON_PLUGIN_THAT_ENDS(plugin_name, plugin_version, interfaces, nullptr __VA_OPT__(, ) \
-                             __VA_ARGS__)
+#define TENON_PLUGIN(plugin_name, plugin_version, interfaces, ...) \
+  TENON_PLUGIN_THAT_ENDS(plugin_name, plugin_version, interfaces,  \
+                         nullptr __VA_OPT__(, ) __VA_ARGS__)
 
 // The same with a function for tenon_plugin_t::shutdown, such as entry<end>.
 #define TENON_PLUGIN_THAT_ENDS(plugin_name, plugin_version, interfaces, end, ...)             \

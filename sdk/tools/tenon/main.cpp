@@ -38,6 +38,10 @@ int dispatch(const tenon::tools::Command& command) {
       return tenon::tools::command_doctor(command.json, command.verbose);
     case Kind::New:
       return tenon::tools::command_new(command.scaffold);
+    case Kind::Launch:
+      return tenon::tools::command_launch(command.launch);
+    case Kind::Flight:
+      return tenon::tools::command_flight(command.flight);
     case Kind::Help:
       return tenon::tools::command_help(command.help);
     case Kind::Conform:

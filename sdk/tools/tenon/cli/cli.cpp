@@ -154,6 +154,17 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
                   "write a timeline for Perfetto; also print the costliest kernels")
       ->check(not_empty())
       ->type_name("FILE");
+  run->add_option_function<std::string>(
+         "--simulate",
+         [&o](const std::string& mesh) {
+           o.simulate = true;
+           o.mesh = mesh;
+         },
+         "run what all processes of the mesh do, in this one: data=2,model=2 (default: the mesh of "
+         "the model's ops)")
+      ->expected(0, 1)
+      ->default_str("")
+      ->type_name("[MESH]");
   run->add_option("--dump", o.dump,
                   "print a stage and stop: graph, partition, or DEVICE/ and one of stages, loops, "
                   "source, plan, asm")
@@ -439,6 +450,8 @@ Command::Kind kind_of(const std::string& name) {
   if (name == "explain") return Command::Kind::Explain;
   if (name == "new") return Command::Kind::New;
   if (name == "conform") return Command::Kind::Conform;
+  if (name == "launch") return Command::Kind::Launch;
+  if (name == "flight") return Command::Kind::Flight;
   if (name == "help") return Command::Kind::Help;
   return Command::Kind::Doctor;
 }
@@ -501,6 +514,8 @@ Command parse_command_line(int argc, char** argv) {
   doctor->add_flag("--verbose", command.verbose, "also list settings at their defaults");
   doctor->add_flag("--json", command.json, "one JSON object on stdout");
   add_new(app, command.scaffold);
+  add_launch(app, command.launch);
+  add_flight(app, command.flight);
   // A separate program reads the arguments that follow, `--help` included.
   CLI::App* conform = app.add_subcommand("conform", "check a plugin against what plugins must do");
   conform->prefix_command()->set_help_flag();

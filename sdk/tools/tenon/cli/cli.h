@@ -24,6 +24,8 @@ void add_compilation(CLI::App* command, RunOptions& o);
 // The commands that look inside.
 CLI::App* add_report(CLI::App& app, ReportOptions& o);
 CLI::App* add_bisect(CLI::App& app, BisectOptions& o);
+void add_launch(CLI::App& app, LaunchOptions& o);
+void add_flight(CLI::App& app, FlightOptions& o);
 CLI::App* add_cache(CLI::App& app, CacheOptions& o);
 
 // Examples for the end of each command's help.

@@ -90,7 +90,8 @@ void add_examples(CLI::App& app) {
       {"run",
        "tenon run net.onnx --input image=cat.npy --top 5\n"
        "  tenon run net.onnx --seed 1 --check reference\n"
-       "  tenon run net.onnx --seed 1 --dim batch=8 --profile trace.json"},
+       "  tenon run net.onnx --seed 1 --dim batch=8 --profile trace.json\n"
+       "  tenon run parts.tir --seed 1 --simulate data=2,model=2"},
       {"bench", "tenon bench net.onnx --top 10\n  tenon bench net.onnx --device cpu --threads 4"},
       {"report",
        "tenon report net.onnx -o net.html\n"
@@ -113,6 +114,10 @@ void add_examples(CLI::App& app) {
       {"explain", "tenon explain T0301\n  tenon explain"},
       {"doctor", "tenon doctor --verbose"},
       {"new", "tenon new op softclip\n  tenon new device mine --language c++"},
+      {"launch",
+       "tenon launch -n 4 -- tenon run model.tir\n"
+       "  tenon launch -n 2 --engine mpi -- python3 train.py"},
+      {"flight", "tenon flight /tmp/flight\n  tenon flight /tmp/flight --trace flight.json"},
       {"completion",
        "source <(tenon completion bash)\n"
        "  tenon completion fish > ~/.config/fish/completions/tenon.fish"},

@@ -32,6 +32,20 @@ struct RunOptions {  // run and bench
   std::string peaks;                   // bench --top: "GFLOPS,GB/S"; empty: measured
   bool serve = false;                  // bench: further rounds on request
   std::vector<std::string> overrides;  // initializers that are given as inputs
+  bool simulate = false;               // run: all processes of the mesh in this one
+  std::string mesh;                    // for simulate; empty: that of the model's ops
+};
+
+struct LaunchOptions {
+  int64_t processes = 0;
+  std::string engine;                // empty: the first that can
+  std::vector<std::string> command;  // the program and its arguments
+};
+
+struct FlightOptions {
+  std::string folder;
+  std::string trace;  // a file for Perfetto
+  bool json = false;
 };
 
 struct PackageOptions {
@@ -131,6 +145,8 @@ struct Command {
     Doctor,
     Conform,
     New,
+    Launch,
+    Flight,
     Help
   } kind = Kind::Done;
   int status = 0;  // Done: the exit status; help or a usage error has been printed
@@ -146,6 +162,8 @@ struct Command {
   PluginsOptions plugins;
   ExplainOptions explain;
   NewOptions scaffold;
+  LaunchOptions launch;
+  FlightOptions flight;
   HelpOptions help;
   std::vector<std::string> conform;  // passed on unchanged to the helper program
 };
@@ -172,5 +190,7 @@ int command_explain(const ExplainOptions& options);
 int command_doctor(bool json, bool verbose);
 int command_help(const HelpOptions& options);  // an operator or an error code
 int command_new(const NewOptions& options);
+int command_launch(const LaunchOptions& options);
+int command_flight(const FlightOptions& options);
 
 }  // namespace tenon::tools

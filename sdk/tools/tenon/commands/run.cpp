@@ -10,6 +10,7 @@
 
 #include "sdk/tools/tenon/console/progress.h"
 #include "sdk/tools/tenon/execution/execution.h"
+#include "sdk/tools/tenon/execution/ranks.h"
 
 namespace tenon::tools {
 namespace {
@@ -24,7 +25,8 @@ class Run {
  public:
   Run(const Host& host, const RunOptions& options)
       : host_(host),
-        options_(options),
+        here_(this_rank_of(host, options)),
+        options_(for_rank(options)),
         model_(host),
         program_(host),
         signature_(host),
@@ -58,10 +60,38 @@ class Run {
   int load_all() {
     if (is_package(options_.model)) {
       if (int s = load_package(host_, options_, program_)) return s;
+      if (int s = placement(host_, program_, placement_)) return s;
+      find_rank(devices_of(placement_).find("mesh") != std::string::npos);
       return signature_of(host_, program_, signature_);
     }
     if (int s = load(host_, options_, model_, &signature_.fixed_dims)) return s;
+    if (options_.simulate) {
+      if (int s = simulate(host_, options_.mesh, model_)) return s;
+    } else if (here_.is_launched) {
+      Graph graph(host_);
+      if (tenon_code_t code =
+              host_.session->model_graph(host_.session->self, model_.get(), graph.out()))
+        return report(host_, code);
+      find_rank(has_collectives(host_, graph.get()));
+    }
     return signature_of(host_, model_, signature_);
+  }
+
+  // ---- One of several processes ----
+
+  static ThisRank this_rank_of(const Host& host, const RunOptions& options) {
+    return options.simulate ? ThisRank() : this_rank(host);
+  }
+  RunOptions for_rank(RunOptions options) const {
+    if (here_.is_launched) name_rank(here_, options);
+    return options;
+  }
+  // The processes of a model that they compute together have random inputs of their own, and the
+  // first one prints. Other models are as many as there are processes.
+  void find_rank(bool is_together) {
+    if (!here_.is_launched || !is_together) return;
+    options_.seed += here_.rank;
+    is_silent_ = here_.rank != 0;
   }
 
   int dump() {
@@ -200,6 +230,7 @@ class Run {
   // ---- Printing ----
 
   int print_text() {
+    if (is_silent_) return kOk;
     for (size_t i = 0; i < names_.size(); ++i) {
       out("{}: {} = {}\n", safe(names_[i]), type_text(outputs_[i]), preview(outputs_[i]));
       write_out(options_.top > 0 ? top_entries(outputs_[i], options_.top)
@@ -251,6 +282,7 @@ class Run {
   }
 
   int print_json() {
+    if (is_silent_) return kOk;
     auto info = sized<tenon_run_info_t>();
     if (tenon_code_t code = host_.session->run_info(host_.session->self, binding_.get(), &info)) {
       return report(host_, code);
@@ -287,7 +319,9 @@ class Run {
   }
 
   const Host& host_;
-  const RunOptions& options_;
+  const ThisRank here_;
+  RunOptions options_;
+  bool is_silent_ = false;
   Model model_;
   Inputs inputs_;
   Program program_;

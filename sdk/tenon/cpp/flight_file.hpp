@@ -1,28 +1,28 @@
 // The file of a flight recorder: a head, and a ring of records. One process writes it through a
 // mapping, so what it has written survives its end, whatever ended it. `tenon flight` reads it.
 // Numbers are those of the machine.
-#ifndef TENON_PLUGINS_MESH_FLIGHT_FILE_H_
-#define TENON_PLUGINS_MESH_FLIGHT_FILE_H_
+#ifndef TENON_CPP_FLIGHT_FILE_HPP_
+#define TENON_CPP_FLIGHT_FILE_HPP_
 
 #include <cstdint>
 
-namespace tenon::mesh {
+namespace tenon::flight {
 
-inline constexpr char kFlightMagic[8] = {'T', 'N', 'F', 'L', 'I', 'G', 'H', 'T'};
-inline constexpr uint32_t kFlightVersion = 1, kFlightRecords = 4096;
+inline constexpr char kMagic[8] = {'T', 'N', 'F', 'L', 'I', 'G', 'H', 'T'};
+inline constexpr uint32_t kVersion = 1, kRecords = 4096;
 
-struct FlightHead {
+struct Head {
   char magic[8];
   uint32_t version, record_bytes, record_count;
   uint32_t rank, rank_count, process;
-  int64_t wall_ns;      // of the clock of the day, when the steady clock was steady_ns
+  int64_t wall_ns;  // of the clock of the day, when the steady clock was steady_ns
   uint64_t steady_ns;
-  uint64_t written;     // records so far; number n is in place (n - 1) % record_count
+  uint64_t written;  // records so far; number n is in place (n - 1) % record_count
   char engine[32];
   char reserved[40];
 };
 
-struct FlightRecord {
+struct Record {
   uint64_t number;    // from 1; 0: never written
   uint64_t sequence;  // of the communicator
   uint32_t group;     // the number of the communicator
@@ -33,8 +33,8 @@ struct FlightRecord {
   char place[88];
 };
 
-static_assert(sizeof(FlightHead) == 128 && sizeof(FlightRecord) == 168);
+static_assert(sizeof(Head) == 128 && sizeof(Record) == 168);
 
-}  // namespace tenon::mesh
+}  // namespace tenon::flight
 
 #endif
