@@ -85,6 +85,8 @@ ALL = [
     Base("queued", [*QUEUES, "async_kernels.c"], QUEUED_MANIFEST, ["-DKERNELS"]),
     Base("kinds", ["kinds.cpp"], manifest("mutant_kinds", KINDS)),
     Base("layer", ["layer.c"], manifest("counter", {"layers": ["counter"]})),
+    # An engine whose ranks are all in one process.
+    Base("engine", ["engine.cpp"], manifest("mutant_engine", {"collectives": ["mutant"]})),
     kernel_set("set"),
     kernel_set("fused"),
     # Other kernels, of ops whose values are easily wrong.

@@ -58,6 +58,7 @@ make_one pass c++ 2 100
 make_one frontend c++ 2 100
 make_one layer c 2 100
 make_one layer c++ 2 100
+make_one engine c++ 2 300
 
 # The tests that a project gets find what is wrong with its plugin. Fails unless the test $3 of folder $2 fails and says $4.
 must_fail() {
@@ -131,5 +132,5 @@ for arguments in "kernel x" "device x --language rust" "device Upper" "device ..
   grep -q "error: T0" error.log || die "tenon new $arguments says: $(cat error.log)"
 done
 "$tenon" new kernel x >/dev/null 2>error.log || true
-grep -q "device.*frontend.*kernels.*layer.*op.*pass" error.log || die "the kinds are not named: $(cat error.log)"
+grep -q "device.*engine.*frontend.*kernels.*layer.*op.*pass" error.log || die "the kinds are not named: $(cat error.log)"
 echo "scaffold: all checks passed"

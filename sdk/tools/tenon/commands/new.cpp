@@ -109,7 +109,8 @@ int warn_of_same_name(const std::string& kind, const std::string& name) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   for (const auto& plugin : json.value("plugins", nlohmann::json::array())) {
     const auto provides = plugin.value("provides", nlohmann::json::object());
-    const auto names = provides.value(kind, std::vector<std::string>());
+    const auto names =
+        provides.value(kind == "engine" ? "collective" : kind, std::vector<std::string>());
     const bool same = plugin.value("name", "") == name;
     if (!same && std::find(names.begin(), names.end(), name) == names.end()) continue;
     talk("note: there is {} {} already ({}); of two the one that is found first is used\n",
