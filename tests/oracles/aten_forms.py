@@ -1,4 +1,4 @@
-"""Writes `aten_forms.jsonl`: calls of each operator that has a lowering, made from the operator's schema.
+"""Writes `aten_forms.jsonl`: calls of each operator that has a lowering or a decomposition of ours, made from its schema.
 
     PYTHONPATH=build/python .venv-torch/bin/python tests/oracles/aten_forms.py
 
@@ -17,6 +17,9 @@ from typing import Any
 
 import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401, which defines operators
+from tenon.torch.decompositions.foreach import foreach
+from tenon.torch.decompositions.registry import composites
+from tenon.torch.decompositions.table import table
 from tenon.torch.lowerings import overloads
 
 OUT = pathlib.Path(__file__).resolve().parent / "aten_forms.jsonl"
@@ -67,6 +70,8 @@ def value(kind: str, name: str, draw: random.Random, shape: list[int], data: str
         return tensor(name, draw, shape, data)
     if kind == "List[Tensor]":
         return [tensor(name, draw, shape, data) for _ in range(2)]
+    if kind == "List[number]":
+        return [draw.choice(NUMBERS) for _ in range(2)]
     if kind == "List[Optional[Tensor]]":
         return [{"t": "int64", "s": [3], "r": [0, 3]}]
     if kind in ("number", "Scalar"):
@@ -191,11 +196,22 @@ def _form(x: Any) -> Any:
     return x if isinstance(x, (float, bool)) or x is None else type(x).__name__
 
 
+def decomposed() -> list[str]:
+    """Overloads that we take apart; of those over lists, one in each kind of list."""
+    table()  # imports the modules of composites
+    lists = {"_foreach_add", "_foreach_addcdiv", "_foreach_clamp_max", "_foreach_lerp", "_foreach_norm", "_foreach_pow",
+             "_foreach_exp", "_foreach_sub"}  # fmt: skip
+    handwritten = ("_pdist_forward", "_pdist_backward", "_cdist_backward")
+    return [str(o) for o in composites() if str(o).split(".")[1] not in handwritten] + [
+        str(o) for o in foreach() if str(o).split(".")[1] in lists
+    ]
+
+
 def main() -> None:
     signal.alarm(600)
     torch.set_num_threads(1)
     lines = []
-    for name in overloads():
+    for name in sorted({*overloads(), *decomposed()}):
         try:
             lines += forms(name)
         except AttributeError:  # the package that defines it is not loaded
