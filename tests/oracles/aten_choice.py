@@ -34,6 +34,7 @@ UNDEFINED = {
     "linalg_cholesky_ex": "a matrix that is not positive definite",
     "_reshape_alias": "strides that are not those of the tensor",
     "collapse_view": "torch.compile refuses it; graphs that torch.export made have it",
+    "_embedding_bag_forward_only": "indices that torch reads without their strides, and sums of 16 bits",
     "aten.put.default#1": "a place that is written twice",
     "_embedding_bag": "counts that torch leaves out where bags are empty",
 }

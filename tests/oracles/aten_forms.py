@@ -201,8 +201,8 @@ def decomposed() -> list[str]:
     table()  # imports the modules of composites
     lists = {"_foreach_add", "_foreach_addcdiv", "_foreach_clamp_max", "_foreach_lerp", "_foreach_norm", "_foreach_pow",
              "_foreach_exp", "_foreach_sub"}  # fmt: skip
-    handwritten = ("_pdist_forward", "_pdist_backward", "_cdist_backward")
-    return [str(o) for o in composites() if str(o).split(".")[1] not in handwritten] + [
+    handwritten = ("_pdist_", "_cdist_", "replication_pad")  # which check no ranks
+    return [str(o) for o in composites() if not any(w in str(o) for w in handwritten)] + [
         str(o) for o in foreach() if str(o).split(".")[1] in lists
     ]
 
