@@ -35,7 +35,7 @@ UNDEFINED = {
     "_reshape_alias": "strides that are not those of the tensor",
     "collapse_view": "torch.compile refuses it; graphs that torch.export made have it",
     "_embedding_bag_forward_only": "indices that torch reads without their strides, and sums of 16 bits",
-    "aten.put.default#1": "a place that is written twice",
+    "put": "a place that is written twice",
     "_embedding_bag": "counts that torch leaves out where bags are empty",
 }
 RESIZED = {f"aten.upsample_nearest{rank}d.default" for rank in (1, 2, 3)}
@@ -165,7 +165,9 @@ def _slot(name: str, turn: int, seed: str) -> Slot:
     draw = random.Random(f"{name} {turn} {seed}")
     kinds, sizes, values = TURNS[turn] if turn < len(TURNS) else LATER
     kinds, sizes, rest = list(kinds), list(sizes), [k for k in TYPES if k not in kinds]
-    if turn == 1:
+    if any(word in name for word in SERIES):
+        kinds, rest = ["f32"], []
+    elif turn == 1:
         kinds = draw.choice((["i8", "i16", "i32", "i64", "u8", "bool"], ["f32", "f64"], kinds))
     for part in (kinds, sizes, rest) if turn != 2 else (kinds, rest):
         draw.shuffle(part)
@@ -214,6 +216,7 @@ def _numbers(template: Template, kind: type) -> int:
 def _numbers_slot(name: str, seed: str) -> Slot:
     draw = random.Random(f"{name} numbers {seed}")
     kinds = draw.choice((["f32", "f16"], ["f32", "bf16"], ["f64", "f32"], ["f16", "f32"]))
+    kinds = ["f32"] if any(word in name for word in SERIES) else kinds
     return tuple(Case(name, kind, numbers="five") for kind in (*kinds, "i64", "i32"))
 
 
