@@ -35,7 +35,6 @@ UNDEFINED = {
     "_reshape_alias": "strides that are not those of the tensor",
     "collapse_view": "torch.compile refuses it; graphs that torch.export made have it",
     "_embedding_bag_forward_only": "indices that torch reads without their strides, and sums of 16 bits",
-    "put": "a place that is written twice",
     "_embedding_bag": "counts that torch leaves out where bags are empty",
 }
 RESIZED = {f"aten.upsample_nearest{rank}d.default" for rank in (1, 2, 3)}
