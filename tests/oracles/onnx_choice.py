@@ -133,7 +133,9 @@ def _pair_slot(name: str, seed: str) -> Slot:
     draw.shuffle(pairs)
     values = "few" if "few" in _values(name) and draw.random() < 0.3 else "own"
     opset = onnx_cases.opset_of(name)
-    return tuple(Case(name, pair, draw.choice(("own", "7")), "plain", values, opset) for pair in pairs)
+    return tuple(
+        Case(name, pair, draw.choice(("own", "7")), "plain", values, opset) for pair in pairs
+    )
 
 
 def _extremes(names: list[str]) -> list[list[str]]:

@@ -3,7 +3,7 @@
 Each rank compiles alone. Where it has other transfers than the ranks that it meets in them, libraries
 wait for ever, end the process, or sum what does not belong together. So a rank leaves the transfers
 of each graph in the store of the processes, and reads what others left: of two ranks that differ, the
-one that comes later always sees it. Nobody waits for anybody here: a rank may compile a graph more
+one that comes later always sees it. No rank waits for another one here: a rank may compile a graph more
 often than the others, for a size of its own.
 """
 
@@ -31,7 +31,7 @@ _NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd")
 # What every rank gives as much of: sizes are compared. Other transfers have parts of any sizes.
 _EVEN = ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast")
 _MOST = 1000
-"""Compilations of one line that are told apart."""
+"""Compilations of one line that are compared."""
 
 
 class Transfers:
@@ -101,7 +101,9 @@ def _operands(node: fx.Node, operation: str) -> str:
         fake = operand.meta.get("val")
         if isinstance(fake, torch.Tensor):
             sizes = fake.shape if operation.startswith(_EVEN) else ()
-            texts.append(f"{str(fake.dtype)[6:]}{[d if isinstance(d, int) else '*' for d in sizes]}")
+            texts.append(
+                f"{str(fake.dtype)[6:]}{[d if isinstance(d, int) else '*' for d in sizes]}"
+            )
     return ", ".join(texts).replace("'", "")
 
 

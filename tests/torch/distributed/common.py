@@ -100,7 +100,9 @@ def same_gradients(a: nn.Module, b: nn.Module, tolerance: float = 1e-5) -> None:
         close(full(p.grad), full(q.grad), tolerance)
 
 
-def train(net: Any, whole: nn.Module, inputs: Any, steps: int = 3, optimizer: Any = torch.optim.SGD) -> None:
+def train(
+    net: Any, whole: nn.Module, inputs: Any, steps: int = 3, optimizer: Any = torch.optim.SGD
+) -> None:
     """Steps of both; a rank's network and the whole one get what `inputs` gives for each."""
     ours, theirs = optimizer(net.parameters(), lr=0.05), optimizer(whole.parameters(), lr=0.05)
     for step in range(steps):

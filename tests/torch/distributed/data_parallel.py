@@ -11,7 +11,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 def rows(step: int, each: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
     """The rows of this rank, and those of all."""
-    every = torch.randn(each * dist.get_world_size(), 8, generator=torch.Generator().manual_seed(step))
+    every = torch.randn(
+        each * dist.get_world_size(), 8, generator=torch.Generator().manual_seed(step)
+    )
     return every[dist.get_rank() * each :][:each], every
 
 

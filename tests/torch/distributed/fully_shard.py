@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import torch
-from common import Perceptron, close, compiled, full, mesh_of, same_gradients, same_parameters, scenario, train, twins
+from common import (
+    Perceptron,
+    close,
+    compiled,
+    full,
+    mesh_of,
+    same_gradients,
+    same_parameters,
+    scenario,
+    train,
+    twins,
+)
 from data_parallel import rows
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard

@@ -37,7 +37,9 @@ def check(schedule: Any, places: list[int], count: int, is_last: bool) -> None:
     runs = schedule(stages, PARTS, loss_fn=distance)
     x, wanted = torch.randn(8, 8), torch.randn(8, 8)
     losses: list[torch.Tensor] = []
-    runs.step(*([x] if rank == 0 else []), **({"target": wanted, "losses": losses} if is_last else {}))
+    runs.step(
+        *([x] if rank == 0 else []), **({"target": wanted, "losses": losses} if is_last else {})
+    )
     loss = distance(whole(x), wanted)
     loss.backward()
     for i in places:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from common import Block, Perceptron, close, compiled, mesh_of, same_gradients, same_parameters, scenario, train, twins
+from common import (
+    Block,
+    Perceptron,
+    close,
+    compiled,
+    mesh_of,
+    same_gradients,
+    same_parameters,
+    scenario,
+    train,
+    twins,
+)
 from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
@@ -54,7 +65,9 @@ def norms_with_a_part_of_the_sequence() -> None:
         mesh_of("tp"),
         {
             "0": SequenceParallel(),
-            "1": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
+            "1": PrepareModuleInput(
+                input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)
+            ),
             "1.up": ColwiseParallel(),
             "1.down": RowwiseParallel(output_layouts=Replicate()),
         },

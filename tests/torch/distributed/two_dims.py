@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import torch
-from common import Block, Perceptron, close, compiled, full, mesh_of, same_parameters, scenario, train, twins
+from common import (
+    Block,
+    Perceptron,
+    close,
+    compiled,
+    full,
+    mesh_of,
+    same_parameters,
+    scenario,
+    train,
+    twins,
+)
 from tensor_parallel import split
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
