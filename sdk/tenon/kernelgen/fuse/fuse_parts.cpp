@@ -370,6 +370,15 @@ class Parts {
     return share <= kUpdateShareMost;
   }
 
+  // Whether a load never reads an element of the box: its index along one dim is below or above it.
+  bool outside_of(const Box& box, ExprId load) {
+    for (size_t d = 0; d < box.lo.size(); ++d) {
+      const ExprId at = p_.arg(load, static_cast<uint32_t>(d + 2));
+      if (at_most(box.hi[d], at) || at_most(p_.add(at, p_.integer(1)), box.lo[d])) return true;
+    }
+    return false;
+  }
+
   // Handles select(place is inside a box, update, x), if x can become the result.
   void update(Place at) {
     Stage& s = *at;
@@ -386,12 +395,6 @@ class Parts {
         s.store[0].index !=
             std::vector<ExprId>(p_.args(outside).begin() + 2, p_.args(outside).end()))
       return;
-    std::vector<ExprId> own;
-    p_.loads(inside, &own);
-    p_.loads(condition, &own);
-    for (ExprId l : own) {
-      if (p_.at(l).ref == *t) return;
-    }
     const std::vector<ExprId>& dims = k_.buffers[y].dims;
     Box box{std::vector<ExprId>(dims.size(), p_.integer(0)), dims, inside};
     std::vector<bool> low(dims.size()), high(dims.size());
@@ -405,6 +408,12 @@ class Parts {
     for (size_t d = 0; d < dims.size(); ++d) {
       if (!at_most(box.lo[d], box.hi[d])) return;
     }
+    std::vector<ExprId> own;
+    p_.loads(inside, &own);
+    p_.loads(condition, &own);
+    for (ExprId l : own) {
+      if (p_.at(l).ref == *t && !outside_of(box, l)) return;
+    }
     const bool begins = begins_as(*t, y, box);
     if (!begins && (!movable(*t, y, &s) || read_later(*t, at))) return;
     Stage over = part(s, box);
@@ -417,7 +426,11 @@ class Parts {
     }
     over.store[0].guard = guard;
     over.overlay = true;
-    if (!begins) retarget(*t, y, std::vector<ExprId>(dims.size(), p_.integer(0)), &s);
+    if (!begins) {
+      note(over);  // where it reads t, it reads y
+      retarget(*t, y, std::vector<ExprId>(dims.size(), p_.integer(0)), &s);
+      forget(over);
+    }
     forget(s);
     if (begins) note(*stages_.insert(at, std::move(as_copy)));
     s = std::move(over);
