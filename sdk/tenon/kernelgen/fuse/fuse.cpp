@@ -65,7 +65,7 @@ void count(const Pool& p, ExprId e, Cost* c) {
         c->ops += 60;
         break;
       default:
-        c->ops += x.op >= TENON_S_EXP && x.op <= TENON_S_ERFC ? 12 : 1;
+        c->ops += (x.op >= TENON_S_EXP && x.op <= TENON_S_ERFC) || x.op == kExp2 ? 12 : 1;
     }
   }
   // Indices cost little unless they divide.

@@ -56,7 +56,7 @@ int64_t weight(const Pool& p, const Stage& s) {
     seen[e] = true;
     const Expr& x = p.at(e);
     if (x.kind == X::kOp && x.type != TENON_I64)
-      n += x.op >= TENON_S_EXP && x.op <= TENON_S_DIGAMMA ? 12 : 1;
+      n += (x.op >= TENON_S_EXP && x.op <= TENON_S_DIGAMMA) || x.op == kExp2 ? 12 : 1;
     for (ExprId a : p.args(e)) todo.push_back(a);
   }
   return n;
