@@ -239,11 +239,17 @@ TEST(Columns, Values) {
     b.output(b.reduce(op(b, TENON_S_MUL, {x, y}), first, Fold::kSum));
     b.output(op(b, TENON_S_SQRT, {op(b, TENON_S_ABS, {b.reduce(y, first, Fold::kSum)})}));
     b.output(b.reduce(y, first, Fold::kMax));
+    // The second pass needs the result of the first one.
+    const Tensor z = b.input(TENON_F32, {rows, n}), most = b.reduce(z, first, Fold::kMax);
+    const uint32_t second[] = {1};
+    const Tensor apart = op(b, TENON_S_SUB, {z, b.broadcast(most, z.dims, second)});
+    b.output(b.reduce(op(b, TENON_S_EXP, {apart}), first, Fold::kSum));
   };
   Builder b;
   for (int64_t n : {64, 77, 300}) {
     sums(b, b.dim(97), b.dim(n));  // a prime: the last chunk has fewer rows
     sums(b, b.dim(96), b.dim(n));
+    sums(b, b.dim(20), b.dim(n));  // too few to be cut
   }
   b.output(b.reduce(b.input(TENON_F32, dims(b, {9, 31, 70})), outer, Fold::kSum));
   b.output(b.reduce(b.input(TENON_F32, dims(b, {9, 31, 70})), ends, Fold::kSum));

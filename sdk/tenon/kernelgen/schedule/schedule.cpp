@@ -558,6 +558,10 @@ static bool sums_lines(Kernel& k, uint32_t columns) {
   Pool& p = k.pool;
   bool reads = false, mapped = false;
   const std::vector<uint32_t>* rows = nullptr;
+  std::vector<bool> written(k.buffers.size());
+  for (const Stage& st : k.stages) {
+    for (const View& v : st.store) written[v.buffer] = true;
+  }
   for (const Stage& st : k.stages) {
     if (st.kind == StageKind::kMap) {
       if (!inner_axes(k, st).empty()) return false;
@@ -571,7 +575,7 @@ static bool sums_lines(Kernel& k, uint32_t columns) {
     for (ExprId e : st.step) p.loads(e, &loads);
     for (ExprId l : loads) {
       reads |= p.is_const(coefficient(p, p.arg(l, 2), columns), 1);
-      if (k.buffers[memory_of(k, p.at(l).ref)].role == Role::kTemp) return false;
+      if (written[p.at(l).ref]) return false;  // by another pass
     }
   }
   return reads;
