@@ -132,7 +132,7 @@ def reductions() -> None:
     case("pairwise_distance", f"{rows} {rows}", lambda x, y: F.pairwise_distance(x, y))
     case("median of rows", "n,256", lambda x: torch.median(x, 1))
     case("kthvalue of rows", "n,256", lambda x: torch.kthvalue(x, 7, 1))
-    case("sort of rows", "n,256", lambda x: torch.sort(x, 1, stable=True))
+    case("sort of rows", "n,256", lambda x: torch.sort(x, stable=True, dim=1))
     case("argsort of rows", "n,256", lambda x: torch.argsort(x, 1))
     case("sort of all", "n", lambda x: torch.sort(x, stable=True))
     case("topk of rows", "n,1024", lambda x: torch.topk(x, 8, 1))

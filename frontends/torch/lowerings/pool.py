@@ -259,7 +259,14 @@ def max_backward(n: Node, g: Value, x: Value, *rest: Any) -> Value:
 
 
 def _are_tiles(
-    rank: int, n: Node, places: Value, window: Any, stride: Any, padding: Any, dilation: Any, *rest: Any
+    rank: int,
+    n: Node,
+    places: Value,
+    window: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    *rest: Any,
 ) -> bool:
     """Whether each element is in one window at most, of sizes that are known."""
     sizes = [*n.shape[-rank:], *places.shape[-rank:], *numbers(window, rank)]

@@ -293,7 +293,8 @@ class Parts {
     if (!copies_ || boxes.size() > kMost || likely_bytes(y) < kLargeBytes) return false;
     const bool apart = std::ranges::all_of(
         readers_[y], [](const Stage* r) { return r->kind == StageKind::kContract; });
-    return apart && std::ranges::all_of(boxes, [&](const Box& b) { return line(b, y) >= kLongLine; });
+    return apart &&
+           std::ranges::all_of(boxes, [&](const Box& b) { return line(b, y) >= kLongLine; });
   }
 
   // Points of a box that lie in a row in memory.
@@ -440,7 +441,7 @@ class Parts {
   Kernel& k_;
   Pool& p_;
   const int64_t least_bytes_;
-  const bool copies_;  // whether boxes may be copies of their own
+  const bool copies_;                                   // whether boxes may be copies of their own
   std::list<Stage> stages_;                             // a list: addresses are stable
   std::vector<std::vector<Stage*>> writers_, readers_;  // by buffer
 };

@@ -117,7 +117,8 @@ constexpr Function kF32[] = {
      "= @mad(p, r, 5.0000001201e-1f); p = @mad(p, r * r, r) + 1.f; $I i = $C($I, $S(x != x, 0, "
      "n)); $I h = i >> 1; return p * $B($F, ($I)((h + 127) << 23)) * $S(none, 0, $B($F, "
      "($I)((i - h + 127) << 23))); }\n"},
-    // N. Juffa's single precision erfc: a polynomial of (a - 2) / (a + 2) for exp(a^2) erfc(a) (1 + 2
+    // N. Juffa's single precision erfc: a polynomial of (a - 2) / (a + 2) for exp(a^2) erfc(a) (1 +
+    // 2
     // a) - 1. The square is that of the upper bits, which is exact, and the rest is another factor.
     {"erfc",
      "FN $F erfc_$n($F x) { $F a = @abs(x); a = $S(a > ($F)11.f, 11.f, a); $F q = (a - 2.f) / "
@@ -148,7 +149,8 @@ constexpr Function kF32[] = {
      "1.99777106478e-1f), -3.33329491539e-1f), u); r = $S(far, 0.785398163f + r, r); r = $S(a "
      "< b, 1.57079633f - r, r); r = $S($B($I, x) < ($I)0, 3.14159265f - r, r); r = "
      "@copysign(r, y); return $S((x != x) | (y != y), x + y, r); }\n"},
-    // 1 - exp(t p(t)) of t = |a|, as expm1 computes it, which keeps the digits of small results. The
+    // 1 - exp(t p(t)) of t = |a|, as expm1 computes it, which keeps the digits of small results.
+    // The
     // polynomial is our own fit of log(erfc(t)) / t up to 4, where erf is 1; errors count as they
     // appear in the result. The low bits of j are the exponent.
     {"erf",
@@ -535,7 +537,8 @@ constexpr std::string_view kTrigPolyF32 =
     "-1.66666672e-1f); s = @mad(s, r * z, r); r = $S((q & 1) != ($I)0, c, s); return $S((q & 2) != "
     "($I)0, -r, r); }\n";
 constexpr std::string_view kSinF32 =
-    "FN $F sin_$n($F x) { $I q; $F t = @trig(x, &q); $F r = @trigp(t, q); r = $S(x == ($F)0, x, r); "
+    "FN $F sin_$n($F x) { $I q; $F t = @trig(x, &q); $F r = @trigp(t, q); r = $S(x == ($F)0, x, "
+    "r); "
     "$M near = @abs(x) < ($F)71476.f; if (__builtin_reduce_and(near) == 0) for (int l = 0; l < $N; "
     "++l) { if (near[l] == 0) r[l] = @sin<one>(x[l]); } return r; }\n";
 constexpr std::string_view kCosF32 =
