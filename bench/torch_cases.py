@@ -308,7 +308,7 @@ def layers() -> None:
         "places",
     )
     case("grid_sample", "n,32,32,16 u:n,32,32,2", grids, "places")
-    case("weight_norm", "n,256 n,1", lambda v, g: torch._weight_norm(v, g[: v.shape[0]], 0))
+    case("weight_norm", "n,256", lambda v: torch._weight_norm(v, v[:, :1], 0))
 
 
 def grids(x, grid):
