@@ -213,23 +213,6 @@ def embedding_renorm(table: Tensor, indices: Tensor, max_norm: float, norm_type:
     )
 
 
-@composite(
-    "replication_pad1d_backward.default",
-    "replication_pad2d_backward.default",
-    "replication_pad3d_backward.default",
-)
-def replication_pad_backward(g: Tensor, x: Tensor, padding: Sequence[int]) -> Any:
-    """Each border gives what it got to the nearest element. Sums of 16 bits are those of float32."""
-    dtype, g = g.dtype, _wide(g)
-    for i in range(len(padding) // 2):
-        dim = x.dim() - 1 - i
-        size = x.shape[dim]
-        index = (torch.arange(g.shape[dim]) - padding[2 * i]).clamp(0, size - 1)
-        shape = [size if d == dim else s for d, s in enumerate(g.shape)]
-        g = g.new_zeros(shape).index_add(dim, index, g)
-    return g.to(dtype)
-
-
 @composite("angle.default")
 def angle(x: Tensor) -> Any:
     if x.is_complex():

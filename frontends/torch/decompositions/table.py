@@ -7,7 +7,7 @@ import functools
 import torch
 
 from ..lowerings import find
-from . import general, grid, layers, linalg, special  # noqa: F401
+from . import general, grid, layers, linalg, padding, special  # noqa: F401
 from .foreach import foreach
 from .registry import composites
 from .resizes import resizes
