@@ -177,8 +177,8 @@ ROOMS = {
     "sdk/tools/conform/fixtures": {
         "device": [],
         "graphs": ["device"],
-        "compile": ["device", "graphs"],
         "engine": ["device"],
+        "compile": ["device", "graphs", "engine"],
     },
     "plugins/sim": {
         "collective": [],

@@ -55,8 +55,8 @@ class Ranks {
   // A communicator was aborted: nothing ends in order any more. `abort` of an engine may end the
   // process from inside, where `end` is called too.
   void give_up() { gave_up_ = true; }
-  // A transfer failed while the engine may still read and write its memory. From now on none begins,
-  // since it could be taken for the lost one, and the device frees no memory.
+  // A transfer failed while the engine may still read and write its memory. From now on none
+  // begins, since it could be taken for the lost one, and the device frees no memory.
   void abandon() { abandoned_ = true; }
   bool is_abandoned() const { return abandoned_; }
   News& news() { return news_; }

@@ -69,8 +69,11 @@ void check_call(Rank& rank, int r, int call) {
   ASSERT_TRUE(rank.binding.input("x", ArrayView::of(x, {static_cast<int64_t>(n)})).ok());
   ASSERT_TRUE(rank.binding.run().ok()) << tenon::failure_text();
   ArrayView sum, most, all, next, doubled;
-  for (auto [name, out] : {std::pair{"sum", &sum}, {"most", &most}, {"all", &all},
-                           {"next", &next}, {"double", &doubled}})
+  for (auto [name, out] : {std::pair{"sum", &sum},
+                           {"most", &most},
+                           {"all", &all},
+                           {"next", &next},
+                           {"double", &doubled}})
     ASSERT_TRUE(rank.binding.output(name, out).ok());
   for (size_t i = 0; i < n; ++i) {
     const float want = value(0, call, i) + value(1, call, i) + value(2, call, i);
@@ -97,8 +100,7 @@ TEST_F(Ranks, FailTogetherWhereTheyDisagree) {
     Rank rank;
     ASSERT_EQ(prepare(r, kModel, &rank), "");
     const std::vector<float> x(r == 1 ? 63 : 61, 1.0f);
-    ASSERT_TRUE(
-        rank.binding.input("x", ArrayView::of(x, {static_cast<int64_t>(x.size())})).ok());
+    ASSERT_TRUE(rank.binding.input("x", ArrayView::of(x, {static_cast<int64_t>(x.size())})).ok());
     if (rank.binding.run().ok()) return;
     const std::string text = tenon::failure_text();
     if (text.find("T0905") != std::string::npos && text.find("[63]") != std::string::npos) ++failed;

@@ -112,7 +112,7 @@ Status comm_create(void*, tenon_comm_t* comm, const uint32_t* members, uint32_t 
                    tenon_comm_t** out) {
   const std::vector<uint32_t> list(members, members + count);
   const auto own = std::find(list.begin(), list.end(), comm->place);
-  if (own == list.end()) return fail(TENON_INVALID_ARGUMENT, "@NAME@: this rank is no member");
+  if (own == list.end()) return fail(TENON_INVALID_ARGUMENT, "@NAME@: this rank is not a member");
   *out = new tenon_comm_t{shared_of(comm->shared.get(), list, comm->made[list]++),
                           static_cast<uint32_t>(own - list.begin()),
                           0,

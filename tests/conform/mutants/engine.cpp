@@ -135,7 +135,7 @@ Status open(void*, const tenon_gather_t* gather, uint32_t* out_flags, tenon_engi
   engine->world.shared->size = gather->rank_count;
   engine->world.place =
       is("open_wrong_rank") ? gather->rank_count - 1 - gather->rank : gather->rank;
-  // Nobody takes it away before all have it.
+  // It stays until all have it.
   std::vector<uint64_t> all(gather->rank_count);
   (void)gather->all_gather(gather->self, &own, sizeof own, all.data());
   delete reinterpret_cast<std::shared_ptr<Shared>*>(own);
@@ -156,7 +156,7 @@ Status comm_create(void*, tenon_comm_t* comm, const uint32_t* members, uint32_t 
   if (is("comm_sorts_members")) std::sort(list.begin(), list.end());
   auto made = std::make_unique<tenon_comm_t>();
   const auto own = std::find(list.begin(), list.end(), comm->place);
-  if (own == list.end()) return fail(TENON_INVALID_ARGUMENT, "mutant: this rank is no member");
+  if (own == list.end()) return fail(TENON_INVALID_ARGUMENT, "mutant: this rank is not a member");
   made->place = static_cast<uint32_t>(own - list.begin());
   made->parent = comm;
   Shared& shared = *comm->shared;

@@ -182,6 +182,9 @@ CLI::App* add_bench(CLI::App& app, RunOptions& o) {
   bench->add_option("--runs", o.runs, "number of measured runs (default: one second, at least ten)")
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{1000000})))
       ->type_name("N");
+  bench->add_flag("--collectives", o.collectives,
+                  "measure transfers between processes, as one of several; takes no model");
+  bench->get_option("MODEL")->required(false);
   bench->add_flag("--serve", o.serve,
                   "then run a round for each line on stdin (its seconds); print JSON");
   bench->add_option("--top", o.top, "the N costliest kernels, judged by this machine's peaks")
@@ -321,6 +324,16 @@ std::string idle_option(const RunOptions& o) {
        {{"--json", o.json}, dump}});
 }
 
+// `tenon bench` measures a model, or transfers.
+std::string idle_bench(const RunOptions& o) {
+  const Given collectives{"--collectives", o.collectives};
+  return idle_in({}, {{{"MODEL", !o.model.empty()}, collectives},
+                      {{"--input", !o.inputs.empty()}, collectives},
+                      {{"--serve", o.serve}, collectives},
+                      {{"--top", o.top != 0}, collectives},
+                      {{"--runs", o.runs != 0}, collectives}});
+}
+
 std::string idle_option(const OptOptions& o) {
   const Given passes{"--passes", !o.passes.empty()}, list{"--list", o.list};
   return idle_in({{{"--print-before", !o.print_before.empty()}, passes},
@@ -355,7 +368,7 @@ std::string idle_option(const ReportOptions& o) {
 // What is wrong with options that change nothing of what the others ask for; empty if nothing.
 std::string idle_option(const Command& command) {
   for (std::string idle :
-       {idle_option(command.run), idle_option(command.opt), idle_option(command.ops),
+       {idle_option(command.run), idle_bench(command.run), idle_option(command.opt), idle_option(command.ops),
         idle_option(command.report),
         idle_in({}, {{{"--json", command.plugins.json}, {"lock", command.plugins.lock}},
                      {{"--json", command.cache.json},
@@ -564,6 +577,13 @@ Command parse_command_line(int argc, char** argv) {
       return command;
     }
     command.kind = kind_of(parsed.back()->get_name());
+    if (command.kind == Command::Kind::Bench && command.run.model.empty() &&
+        !command.run.collectives) {
+      command.kind = Command::Kind::Done;
+      command.status = fail(kUsage, "T0004", "MODEL is required.",
+                            "`tenon bench --help` shows what it takes.");
+      return command;
+    }
     command.conform = conform->remaining();
   } catch (const CLI::CallForVersion& version) {
     write_out(std::string(version.what()) + "\n");

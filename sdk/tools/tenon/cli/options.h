@@ -32,6 +32,7 @@ struct RunOptions {  // run and bench
   std::string peaks;                   // bench --top: "GFLOPS,GB/S"; empty: measured
   bool serve = false;                  // bench: further rounds on request
   std::vector<std::string> overrides;  // initializers that are given as inputs
+  bool collectives = false;            // bench: transfers between processes, and no model
   bool simulate = false;               // run: all processes of the mesh in this one
   std::string mesh;                    // for simulate; empty: that of the model's ops
 };

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "sdk/tools/tenon/commands/bench_collectives.h"
 #include "sdk/tools/tenon/console/console.h"
 #include "sdk/tools/tenon/execution/execution.h"
 
@@ -232,6 +233,7 @@ int command_bench(const RunOptions& options) {
   Host host;
   if (int s = host_open(host)) return s;
   if (int s = check_layers(host)) return s;
+  if (options.collectives) return bench_collectives(host, options.json);
   Model model(host);
   Inputs inputs;
   Program program(host);

@@ -1,6 +1,5 @@
 #include "sdk/tools/tenon/execution/ranks.h"
 
-#include <tenon/abi/collective.h>
 #include <tenon/abi/host.h>
 
 #include <utility>
@@ -59,7 +58,7 @@ ThisRank this_rank(const Host& host) {
     const tenon_collective_api_t* api = engine_of(host, name);
     auto launch = sized<tenon_launch_t>();
     if (api != nullptr && api->launched(api->self, &launch) == TENON_OK && launch.is_launched != 0)
-      return {true, launch.rank, launch.rank_count};
+      return {true, launch.rank, launch.rank_count, api};
   }
   return {};
 }

@@ -2,6 +2,8 @@
 #pragma once
 #include <string>
 
+#include <tenon/abi/collective.h>
+
 #include "sdk/tools/tenon/cli/options.h"
 #include "sdk/tools/tenon/host/host.h"
 
@@ -11,6 +13,7 @@ namespace tenon::tools {
 struct ThisRank {
   bool is_launched = false;
   uint32_t rank = 0, rank_count = 1;
+  const tenon_collective_api_t* engine = nullptr;  // that knows the launcher
 };
 
 // Asks the engines of the plugins. Opens none.
