@@ -177,7 +177,7 @@ ROOMS = {
     "sdk/tools/conform/fixtures": {
         "device": [],
         "graphs": ["device"],
-        "compile": ["device", "graphs"],
+        "compile": ["device", "graphs", "engine"],
         "engine": ["device"],
     },
     "plugins/sim": {

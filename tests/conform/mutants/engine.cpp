@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -125,7 +126,7 @@ Status open(void*, const tenon_gather_t* gather, uint32_t* out_flags, tenon_engi
   if (gather->rank >= gather->rank_count) {
     if (is("open_any_rank")) return *out = new tenon_engine_t, TENON_OK;
     if (is("open_silent")) return TENON_INVALID_ARGUMENT;
-    return fail(TENON_INVALID_ARGUMENT, "mutant: there is no such rank");
+    return fail(TENON_INVALID_ARGUMENT, "mutant: there are fewer ranks");
   }
   uint64_t own = 0;
   const auto* shared = shared_by(*gather, &own);
@@ -135,7 +136,7 @@ Status open(void*, const tenon_gather_t* gather, uint32_t* out_flags, tenon_engi
   engine->world.shared->size = gather->rank_count;
   engine->world.place =
       is("open_wrong_rank") ? gather->rank_count - 1 - gather->rank : gather->rank;
-  // Nobody takes it away before all have it.
+  // It stays until all have it.
   std::vector<uint64_t> all(gather->rank_count);
   (void)gather->all_gather(gather->self, &own, sizeof own, all.data());
   delete reinterpret_cast<std::shared_ptr<Shared>*>(own);
@@ -156,7 +157,7 @@ Status comm_create(void*, tenon_comm_t* comm, const uint32_t* members, uint32_t 
   if (is("comm_sorts_members")) std::sort(list.begin(), list.end());
   auto made = std::make_unique<tenon_comm_t>();
   const auto own = std::find(list.begin(), list.end(), comm->place);
-  if (own == list.end()) return fail(TENON_INVALID_ARGUMENT, "mutant: this rank is no member");
+  if (own == list.end()) return fail(TENON_INVALID_ARGUMENT, "mutant: this rank is not a member");
   made->place = static_cast<uint32_t>(own - list.begin());
   made->parent = comm;
   Shared& shared = *comm->shared;
@@ -399,6 +400,18 @@ Status abort(void*, tenon_comm_t* comm, uint32_t, tenon_str_t) {
   return {};
 }
 
+Status launcher(void*, uint32_t count, const tenon_sink_t* words) {
+  if (is("launcher_silent")) return TENON_UNAVAILABLE;
+  if (is("launcher_other_code")) return fail(TENON_NOT_FOUND, "mutant: there is nothing to start");
+  if (is("launcher_nothing")) return {};
+  const std::string number = std::to_string(count);
+  for (const std::string& word : {std::string("mutantrun"), std::string("-n"), number})
+    TENON_TRY(words->write(words->self, word.data(),
+                           word.size() + (is("launcher_no_zero") && word == number ? 0 : 1)));
+  if (is("launcher_empty_word")) return words->write(words->self, "", 1);
+  return {};
+}
+
 constexpr tenon_collective_api_t make_table() {
   tenon_collective_api_t table = {};
   table.size_bytes = sizeof table;
@@ -414,6 +427,7 @@ constexpr tenon_collective_api_t make_table() {
   table.test = entry<test>;
   table.work_release = entry<work_release>;
   table.abort = entry<abort>;
+  table.launcher = entry<launcher>;
   return table;
 }
 constexpr tenon_collective_api_t kTable = make_table();
