@@ -34,7 +34,7 @@ TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4 onnx-ir==1.1.0 sympy==1.14.
 # alone has a name of its own; the other one has gigabytes of libraries for devices.
 TENON_TEST_TORCH=(
   torch==2.13.0+cpu transformers==5.23.0 diffusers==0.42.1 expecttest==0.3.0 numpy==2.4.6 pytest==9.2.0
-  torchao==0.18.0 onnxscript==0.7.2 onnx==1.23.2 onnxruntime==1.31.1 accelerate==1.15.0
+  torchao==0.18.0 torch-geometric==2.8.1 onnxscript==0.7.2 onnx==1.23.2 onnxruntime==1.31.1 accelerate==1.15.0
 )
 # The oracle of derivatives, in an environment of its own too: it is large.
 TENON_TEST_JAX=(jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6 pytest==9.2.0)

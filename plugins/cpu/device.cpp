@@ -7,6 +7,7 @@
 #include <atomic>
 #include <new>
 
+#include "free_blocks.h"
 #include "tenon/abi/memory.h"
 #include "tenon/cpp/copy.hpp"
 #include "tenon/cpp/plugin.hpp"
@@ -114,6 +115,31 @@ tenon_buffer_t* make_buffer(void* block, char* data, uint64_t rounded, uint64_t 
   return new (data + rounded) tenon_buffer_t{data, size_bytes, block};
 }
 
+FreeBlocks g_free_blocks;
+
+uint64_t alignment_of(uint64_t size_bytes) {
+  return size_bytes >= 2 * kHugePageBytes ? kHugePageBytes : kAlignmentBytes;
+}
+// A multiple of the alignment, never 0: the last vector may be read whole, past the last element.
+uint64_t rounded_size(uint64_t size_bytes) {
+  return (size_bytes + kAlignmentBytes) & ~(kAlignmentBytes - 1);
+}
+uint64_t block_bytes(uint64_t size_bytes) {
+  const uint64_t record = size_bytes > kSmallBytes ? 0 : sizeof(tenon_buffer_t);
+  return rounded_size(size_bytes) + record + alignment_of(size_bytes);
+}
+
+// Aligned by hand: the C library does not find memory that posix_memalign gave and that was freed
+// when the same size is asked for again, so that a loop of large results would grow.
+void* block_for(uint64_t size_bytes) {
+  const uint64_t bytes = block_bytes(size_bytes);
+  if (void* const kept = g_free_blocks.take(bytes)) return kept;
+  void* const block = std::malloc(bytes);
+  if (block) return block;
+  g_free_blocks.release();
+  return std::malloc(bytes);
+}
+
 Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t** out_buffer) {
   const uint64_t limit = physical_bytes();
   // Larger than the machine's memory: the system would promise it and kill the process later.
@@ -121,21 +147,15 @@ Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t*
     return fail(TENON_RESOURCE_EXHAUSTED, cat("The cpu device was asked for ", size_bytes,
                                               " bytes; this machine has ", limit, "."));
   }
-  const bool huge = size_bytes >= 2 * kHugePageBytes;
-  const uint64_t align = huge ? kHugePageBytes : kAlignmentBytes;
-  // A multiple of the alignment, never 0: the last vector may be read whole, past the last element.
-  const uint64_t rounded = (size_bytes + kAlignmentBytes) & ~(kAlignmentBytes - 1);
-  const uint64_t record = size_bytes > kSmallBytes ? 0 : sizeof(tenon_buffer_t);
-  // Aligned by hand: the C library does not find memory that posix_memalign gave and that was freed
-  // when the same size is asked for again, so that a loop of large results would grow.
-  void* const block = std::malloc(rounded + record + align);
+  const uint64_t align = alignment_of(size_bytes), rounded = rounded_size(size_bytes);
+  void* const block = block_for(size_bytes);
   if (!block) {
     return fail(TENON_RESOURCE_EXHAUSTED,
                 cat("There are not ", size_bytes, " bytes of memory left for the cpu device."));
   }
   const auto address = reinterpret_cast<uintptr_t>(block);
   char* const data = static_cast<char*>(block) + (align - address % align) % align;
-  if (huge) {
+  if (align == kHugePageBytes) {
     madvise(data, rounded, MADV_HUGEPAGE);  // For speed only; refusal is fine.
   }
   tenon_buffer_t* buffer = make_buffer(block, data, rounded, size_bytes);
@@ -159,7 +179,7 @@ Status free_buffer(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
   if (buffer) {
     device->used_bytes -= buffer->size_bytes;
     const bool small = buffer->size_bytes <= kSmallBytes;
-    ::free(buffer->block);
+    g_free_blocks.give_back(buffer->block, block_bytes(buffer->size_bytes));
     if (small) return {};  // the record was there
   }
   delete buffer;

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "free_blocks.h"
 #include "test_host.h"
 
 namespace tenon::cpu {
@@ -77,6 +78,28 @@ TEST_F(Device, AllocatesAlignedAndRefusesTheAbsurd) {
   ASSERT_EQ(api_.memory(nullptr, device_, &used, &peak), TENON_OK);
   EXPECT_EQ(used, 0u);
   EXPECT_GE(peak, uint64_t{8} << 20);
+}
+
+TEST(FreeBlocks, ServeTheSameSizeUpToABound) {
+  constexpr uint64_t kMiB = 1 << 20;
+  FreeBlocks blocks;
+  EXPECT_EQ(blocks.take(kMiB), nullptr);
+  void* const a = malloc(kMiB);
+  blocks.give_back(a, kMiB);
+  if (blocks.kept_bytes() == 0) GTEST_SKIP() << "under a sanitizer nothing is kept";
+  EXPECT_EQ(blocks.take(2 * kMiB), nullptr);
+  EXPECT_EQ(blocks.take(kMiB), a);
+  EXPECT_EQ(blocks.take(kMiB), nullptr);
+  blocks.give_back(a, kMiB);
+  for (int i = 0; i < 100; ++i) blocks.give_back(malloc(4 * kMiB), 4 * kMiB);
+  EXPECT_LE(blocks.kept_bytes(), FreeBlocks::kMostBytes);
+  EXPECT_EQ(blocks.take(kMiB), nullptr);  // those that were kept longest went first
+  for (int i = 0; i < 100; ++i) blocks.give_back(malloc(kMiB / 2), kMiB / 2);
+  blocks.give_back(malloc(FreeBlocks::kMostBytes + 1), FreeBlocks::kMostBytes + 1);
+  blocks.give_back(malloc(1), 1);
+  EXPECT_LE(blocks.kept_bytes(), FreeBlocks::kMostBytes);
+  blocks.release();
+  EXPECT_EQ(blocks.kept_bytes(), 0u);
 }
 
 }  // namespace

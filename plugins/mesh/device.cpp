@@ -70,8 +70,8 @@ Status alloc(void*, tenon_device_t*, uint64_t size_bytes, tenon_buffer_t** out) 
   return {};
 }
 
-Status release(void*, tenon_device_t*, tenon_buffer_t* buffer) {
-  if (buffer->is_owned) std::free(buffer->data);
+Status release(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
+  if (buffer->is_owned && !device->ranks.is_abandoned()) std::free(buffer->data);
   delete buffer;
   return {};
 }
@@ -197,11 +197,19 @@ constexpr tenon_queue_api_t make_queue_table() {
 }
 }  // namespace
 
+// Ranks in one process wait for each other, so they take turns.
 Status end_devices(void*) {
   const std::lock_guard lock(devices().mutex);
   for (tenon_device_t* device : devices().list) TENON_TRY(device->ranks.begin_end());
-  for (tenon_device_t* device : devices().list) TENON_TRY(device->ranks.end());
-  return {};
+  for (Patience patience;; patience.pause()) {
+    bool all = true;
+    for (tenon_device_t* device : devices().list) {
+      bool ended = false;
+      TENON_TRY(device->ranks.end(&ended));
+      all = all && ended;
+    }
+    if (all) return {};
+  }
 }
 
 const tenon_device_api_t kDeviceTable = make_device_table();

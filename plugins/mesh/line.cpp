@@ -138,6 +138,7 @@ Status Line::run(Job& job) {
     bool done = false;
     TENON_TRY(job.advance(&done));
     if (done) return {};
+    if (cancelled()) return fail(TENON_CANCELLED, "T0001: stopped");
   }
 }
 

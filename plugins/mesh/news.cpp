@@ -134,12 +134,11 @@ bool News::all_ended() const {
                      [](const Other& other) { return other.work == nullptr; });
 }
 
-Status News::wait_for_ends(Line& line) {
-  for (Patience patience;; patience.pause()) {
-    const std::lock_guard lock(line.mutex());
-    TENON_TRY(look());
-    if (all_ended() && sent_.empty()) return {};
-  }
+Status News::are_over(Line& line, bool* out_over) {
+  const std::lock_guard lock(line.mutex());
+  TENON_TRY(look());
+  *out_over = all_ended() && sent_.empty();
+  return {};
 }
 
 }  // namespace tenon::mesh

@@ -44,8 +44,8 @@ class News {
   bool is_stuck_with(int64_t rank, const Waiting& own, std::string* out_text) const;
   // Tells the others that this process ends.
   Status tell_end(Line& line);
-  // Waits until all have said so to this one.
-  Status wait_for_ends(Line& line);
+  // Whether all others have said so to this one, and have what this one sent.
+  Status are_over(Line& line, bool* out_over);
 
  private:
   static constexpr size_t kGroups = 16, kTextBytes = 232;

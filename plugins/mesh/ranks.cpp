@@ -141,17 +141,24 @@ Status Ranks::begin_end() {
   return engine_ == nullptr ? Status() : news_.tell_end(line_);
 }
 
-Status Ranks::end() {
-  if (gave_up_) return {};
+Status Ranks::end(bool* out_ended) {
   const std::lock_guard lock(mutex_);
-  if (engine_ == nullptr) return {};
-  TENON_TRY(news_.tell_end(line_));
-  TENON_TRY(news_.wait_for_ends(line_));
+  *out_ended = gave_up_ || engine_ == nullptr;
+  if (*out_ended) return {};
+  TENON_TRY(news_.are_over(line_, out_ended));
+  if (!*out_ended) return {};
   for (const auto& [name, group] : groups_) {
     if (group != nullptr && group->comm != nullptr)
       (void)api_->comm_release(api_->self, group->comm);
   }
   return api_->close(api_->self, std::exchange(engine_, nullptr));
+}
+
+Ranks::~Ranks() {
+  bool ended = !begin_end().ok();
+  for (Patience patience; !ended; patience.pause()) {
+    if (!end(&ended).ok()) return;
+  }
 }
 
 Status Ranks::open() {

@@ -35,7 +35,7 @@ struct Members {
 class Ranks {
  public:
   Ranks(uint32_t ordinal, Line& line) : ordinal_(ordinal), line_(line) {}
-  ~Ranks() { (void)end(); }
+  ~Ranks();
   Ranks(const Ranks&) = delete;
 
   // Opens the engine once. T0902 with the reason of each engine if none connects this process.
@@ -50,11 +50,15 @@ class Ranks {
 
   // Tells the others that this process ends.
   Status begin_end();
-  // Waits until all processes end, so that the library can end in order, and closes the engine.
-  Status end();
+  // Closes the engine once all processes end, so that the library can end in order.
+  Status end(bool* out_ended);
   // A communicator was aborted: nothing ends in order any more. `abort` of an engine may end the
   // process from inside, where `end` is called too.
   void give_up() { gave_up_ = true; }
+  // A transfer failed while the engine may still read and write its memory. From now on none begins,
+  // since it could be taken for the lost one, and the device frees no memory.
+  void abandon() { abandoned_ = true; }
+  bool is_abandoned() const { return abandoned_; }
   News& news() { return news_; }
 
   uint32_t rank() const { return rank_; }
@@ -80,7 +84,7 @@ class Ranks {
   std::map<std::pair<std::string, std::string>, std::unique_ptr<Members>> groups_;
   Recorder recorder_;
   News news_;
-  std::atomic<bool> gave_up_ = false;
+  std::atomic<bool> gave_up_ = false, abandoned_ = false;
 };
 
 }  // namespace tenon::mesh

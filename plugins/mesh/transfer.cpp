@@ -66,11 +66,16 @@ tenon_transfer_t transfer_of(uint32_t kind, tenon_dtype_t dtype, const void* fro
   return made;
 }
 
+// A work that is not done cannot be released: it is left to the engine.
 Transfer::~Transfer() {
-  if (work_ != nullptr) (void)ranks_.engine().work_release(ranks_.engine().self, work_);
+  if (work_ != nullptr) ranks_.abandon();
 }
 
 Status Transfer::start(std::string_view name, std::span<const tenon_transfer_t> transfers) {
+  if (ranks_.is_abandoned()) {
+    return fail(TENON_FAILED_PRECONDITION,
+                "T0906: an earlier transfer of this process was given up, so there can be no more");
+  }
   name_ = name;
   auto info = sized<tenon_work_info_t>();
   info.sequence = sequence_ = ++members_.sequence;

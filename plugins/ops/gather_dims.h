@@ -185,6 +185,48 @@ inline GatherDims with_samples(GatherDims g, bool of_operand, bool of_indices) {
   }
   return g;
 }
+// Whether x and indices have the same extents along these dims.
+inline bool goes_along(Value x, Value indices, std::span<const int64_t> dims) {
+  return std::all_of(dims.begin(), dims.end(), [&](int64_t d) {
+    return surely_equal(x.dim(static_cast<uint32_t>(d)), indices.dim(static_cast<uint32_t>(d)));
+  });
+}
+
+// Indices of the rank of x that address its dim `dim` and are repeated along other dims: once, with
+// windows along these dims. Rules that use it end: the new node has not the repetition.
+struct OnceEach {
+  Value indices;
+  GatherDims dims;
+};
+inline std::optional<OnceEach> repeated_indices(Builder& b, Value x, Value indices, int64_t dim) {
+  const Node made = indices.node();
+  if (!made || !made.is("broadcast")) return {};
+  const Value source = made.operand(0);
+  const int64_t rank = indices.rank(), given = source.rank();
+  Axes to = made.i64s("dims");
+  if (to.empty()) to = range(rank - given, rank);
+  Axes kept;
+  for (int64_t d = 0; d < rank; ++d) {
+    const auto at = std::find(to.begin(), to.end(), d);
+    const bool varies =
+        at != to.end() && (indices.dim(static_cast<uint32_t>(d)).is(1) ||
+                           !source.dim(static_cast<uint32_t>(at - to.begin())).is(1));
+    if (d == dim && !varies) return {};
+    if (varies) kept.push_back(d);
+  }
+  const Axes window = others(rank, kept);
+  Axes lines = kept, places;
+  lines.erase(std::find(lines.begin(), lines.end(), dim));
+  if (window.empty() || !goes_along(x, indices, lines)) return {};
+  Dims once;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    once.push_back(indices.dim(static_cast<uint32_t>(kept[i])));
+    if (kept[i] != dim) places.push_back(static_cast<int64_t>(i));
+  }
+  return OnceEach{reshape(b, source, once),
+                  {window, {dim}, {dim}, lines, places, static_cast<int64_t>(kept.size())}};
+}
+
 // Single elements of a value of rank 1.
 inline GatherDims single_elements(Value indices) {
   return {{}, {0}, {0}, {}, {}, static_cast<int64_t>(indices.rank())};

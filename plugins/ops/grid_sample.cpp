@@ -107,6 +107,17 @@ struct Choice {
   Term index, weight, inside;  // `inside` is absent if every position is inside
 };
 
+// The type of numbers of elements: half as wide where the extents are known to allow it.
+tenon_dtype_t index_type(const Dims& dims) {
+  int64_t count = 1;
+  for (size_t d = 2; d < dims.size(); ++d) {
+    if (!dims[d].is_constant() || dims[d].constant() > INT32_MAX / std::max<int64_t>(count, 1))
+      return TENON_I64;
+    count *= dims[d].constant();
+  }
+  return TENON_I32;
+}
+
 Term settle(Term x, Term n, std::string_view padding, bool corners) {
   if (padding == "reflection") {
     const double low = corners ? 0 : -0.5;
@@ -118,7 +129,7 @@ Term settle(Term x, Term n, std::string_view padding, bool corners) {
 }
 Choice choose(Term position, Term weight, Term n, bool settled) {
   const Term last = n - 1;
-  Choice c = {as(max(min(position, last), 0), TENON_I64), weight, {}};
+  Choice c = {max(min(position, last), 0), weight, {}};
   if (!settled)
     c.inside = compare(position, TENON_CMP_GE, 0) & compare(position, TENON_CMP_LE, last);
   return c;
@@ -170,23 +181,26 @@ Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
   }
   Axes over = range(0, spatial + 2);
   over.erase(over.begin() + 1);
-  Dims sizes(dims.size(), b.dim(1));
-  sizes[1] = dims[1];
+  const tenon_dtype_t number = index_type(dims);
+  Dim count = b.dim(1);
+  for (int64_t d = 0; d < spatial; ++d) count = count * dims[static_cast<size_t>(2 + d)];
+  const Term flat = reshape(x, {dims[0], dims[1], count});
   Term sum;
   each_index(counts, [&](const Index& k) {
-    std::vector<Value> index;
-    Term weight, inside;
+    // Each place is one number and one weight, which all channels share.
+    Term at, weight, inside;
     for (int64_t d = 0; d < spatial; ++d) {
       const Choice& c = all[static_cast<size_t>(d)][static_cast<size_t>(k[static_cast<size_t>(d)])];
-      index.push_back(insert_dim(c.index, spatial + 1));
+      const Term index = as(c.index, number);
+      at = at.v ? at * extent(b, dims[static_cast<size_t>(2 + d)], number) + index : index;
       if (c.weight.v) weight = weight.v ? weight * c.weight : c.weight;
       if (c.inside.v) inside = inside.v ? inside & c.inside : c.inside;
     }
-    Term part = {b, b.build("gather", {x.v, concat(b, index, spatial + 1).v},
-                            {{"sizes", sizes},
+    Term part = {b, b.build("gather", {flat.v, at.v},
+                            {{"sizes", Dims{b.dim(1), dims[1], b.dim(1)}},
                              {"offset_dims", {1}},
-                             {"collapsed_dims", range(2, spatial + 2)},
-                             {"index_map", range(2, spatial + 2)},
+                             {"collapsed_dims", {2}},
+                             {"index_map", {2}},
                              {"batch_dims", {0}},
                              {"index_batch_dims", {0}},
                              {"index_vector_dim", spatial + 1}})};

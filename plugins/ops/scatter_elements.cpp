@@ -1,6 +1,7 @@
 // scatter_elements and index_put: write elements at indices.
 #include "compose.h"
 #include "flag.h"
+#include "gather_dims.h"
 
 namespace tenon::ops::scatter_elements_op {
 
@@ -33,11 +34,25 @@ Status infer_elements(const InferQuery& q) {
   TENON_TRY(q.require_same_shape("C3", 1, 2));
   return q.result(q.dtype(0), q.dims(0));
 }
+// Indices that repeat along dims move windows along these dims.
+Value fold_elements(Builder& b, const Node& node) {
+  const Value x = node.operand(0), updates = node.operand(2);
+  const int64_t dim = node.i64("dim");
+  const auto found = repeated_indices(b, x, node.operand(1), dim);
+  if (!found) return {};
+  return scattered(b, node.text("kind"), x, found->indices, updates, found->dims,
+                   node.text("mode"));
+}
 Status decompose_elements(Builder& b, const Node& node, tenon_value_t* out) {
   const Term x = {b, node.operand(0)}, indices = {b, node.operand(1)},
              updates = {b, node.operand(2)};
   const int64_t dim = node.i64("dim");
   const std::string kind = node.text("kind"), mode = node.text("mode");
+  const Axes lines = others(x.rank(), Axes{dim});
+  if (goes_along(x.v, indices.v, lines)) {
+    const GatherDims g = {{}, {dim}, {dim}, lines, lines, indices.rank()};
+    return b.finish(out, {scattered(b, kind, x.v, indices.v, updates.v, g, mode)});
+  }
   std::vector<Term> parts;
   for (int64_t i = 0; i < x.rank(); ++i) {
     parts.push_back(i == dim ? as(indices, TENON_I64) : iota(b, indices.dims(), i));
@@ -88,6 +103,7 @@ constexpr OpDraft scatter_elements() {
           "scatter_elements(f32[2, 3] [[1, 2, 3], [4, 5, 6]], i64[2, 1] [[2], [0]], f32[2, 1] "
           "[[9], [8]]) {dim = 1} -> f32[2, 3] [[1, 2, 9], [8, 5, 6]]")
       .infer<infer_elements>()
+      .fold<fold_elements>()
       .decompose<decompose_elements>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;

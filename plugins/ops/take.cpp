@@ -70,6 +70,18 @@ Status decompose_along(Builder& b, const Node& node, tenon_value_t* out) {
                                  {"mode", mode}})});
 }
 
+// Indices that repeat along dims move windows along these dims.
+Value fold_along(Builder& b, const Node& node) {
+  const Value x = node.operand(0);
+  const auto found = repeated_indices(b, x, node.operand(1), node.i64("dim"));
+  if (!found) return {};
+  Dims sizes;
+  for (const Dim d : x.dims()) sizes.push_back(one_each(b, d, found->indices));
+  for (const int64_t d : found->dims.offset_dims)
+    sizes[static_cast<size_t>(d)] = x.dim(static_cast<uint32_t>(d));
+  return gathered(b, x, found->indices, sizes, found->dims, node.text("mode"));
+}
+
 Status infer_embedding(const InferQuery& q) {
   Dims dims = q.dims(1);
   for (uint32_t i = 1; i < q.rank(0); ++i) dims.push_back(q.dim(0, i));
@@ -120,6 +132,7 @@ constexpr OpDraft take_along() {
           "take_along(f32[2, 2] [[1, 2], [3, 4]], i64[2, 1] [[1], [0]]) {dim = 1} -> f32[2, 1] "
           "[[2], [3]]")
       .infer<infer_along>()
+      .fold<fold_along>()
       .decompose<decompose_along>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;

@@ -22,14 +22,17 @@ WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float
         torch.complex64: torch.complex128}  # fmt: skip
 SIZES = ("own", "0", "1", "7", "70000")
 STRIDES = ("plain", "step", "turned", "spread")
-VALUES = ("own", "wide")
+VALUES = ("own", "wide", "few")
 CALLS = 5
 MOST = 500_000
 """Elements of a tensor."""
 
 
 class Case(NamedTuple):
-    """`call` is a template, "aten.add.Tensor#2". With `numbers` "five", its Python numbers change from call to call."""
+    """`call` is a template, "aten.add.Tensor#2". With `numbers` "five", its Python numbers change from call to call.
+
+    A type of "f16+f32" is that of the first tensor whose type is open, and that of all others.
+    """
 
     call: str
     type: str
@@ -172,11 +175,13 @@ class Maker:
 
     def __init__(self, case: Case, template: Template):
         self.case, self.template = case, template
-        self.dtype = TYPES[case.type]
+        first, _, rest = case.type.partition("+")
+        self.dtype, self.others = TYPES[first], TYPES[rest or first]
         self.numbers = numbers_of(template) if case.numbers == "five" else []
 
     def arguments(self, call: int) -> tuple[list[Any], dict[str, Any]]:
         self.random = np.random.default_rng([self.case.seed, call])
+        self.is_first = True
         args = [self._made(v) for v in self.template.args]
         kwargs = {k: self._made(v) for k, v in self.template.kwargs.items()}
         for where in self.numbers:
@@ -197,7 +202,10 @@ class Maker:
         return x
 
     def _tensor(self, spec: dict[str, Any]) -> torch.Tensor:
-        dtype = self.dtype if spec["t"] == "D" else getattr(torch, spec["t"])
+        if spec["t"] == "D":
+            dtype, self.is_first = self.dtype if self.is_first else self.others, False
+        else:
+            dtype = getattr(torch, spec["t"])
         if self.template.origin == "complex64" and spec["t"] == "D":
             dtype = torch.complex128 if self.case.type == "f64" else torch.complex64
         values = self._values(spec, dtype)
@@ -221,7 +229,7 @@ class Maker:
             made = self._integers(
                 math.floor(low), math.ceil(high), shape, dtype, spec["t"] == "D", "u" in flags
             )
-        return made.sort(-1).values if "s" in flags and len(shape) and spec["t"] != "D" else made
+        return made.sort(-1).values if "s" in flags and len(shape) else made
 
     def _floats(
         self, low: float, high: float, shape: tuple[int, ...], dtype: torch.dtype
@@ -230,8 +238,10 @@ class Maker:
             made = 10.0 ** self.random.uniform(-4, math.log10(6e4), shape)
             if low < 0:
                 made = made * self.random.choice([-1.0, 1.0], shape)
-            return torch.from_numpy(np.asarray(made)).to(dtype)
-        made = self.random.uniform(low, high if high > low else low + 1, shape)
+        elif self.case.values == "few":
+            made = self.random.choice(few_of(low, high), shape)
+        else:
+            made = self.random.uniform(low, high if high > low else low + 1, shape)
         return torch.from_numpy(np.asarray(made)).to(dtype)
 
     def _integers(
@@ -249,6 +259,9 @@ class Maker:
         info = torch.iinfo(dtype)
         if is_data and self.case.values == "wide":
             low, high = info.min, info.max
+        elif is_data and self.case.values == "few":
+            low, high = max(low, info.min, -2), min(high, info.max)
+            high = max(low, min(high, low + 3))
         elif is_data:
             low, high = max(low, info.min), min(max(high, low + 1), info.max)
         elif unique and count > 1:
@@ -256,6 +269,14 @@ class Maker:
             return torch.from_numpy(made.reshape(shape)).to(dtype)
         made = self.random.integers(low, high, shape, dtype=np.int64, endpoint=True)
         return torch.from_numpy(np.asarray(made)).to(dtype)
+
+
+def few_of(low: float, high: float) -> list[float]:
+    """Numbers of a range, so few that many are equal: halves next to zero where it has them."""
+    least, most = math.ceil(2 * low), math.floor(2 * high)
+    middle = min(max(0, least), most)
+    near = [v / 2 for v in range(max(least, middle - 2), min(most, middle + 2) + 1)]
+    return near if len(near) > 1 else [low + (high - low) * i / 4 for i in range(1, 4)]
 
 
 def changed(x: float, call: int) -> float:

@@ -106,6 +106,10 @@ def eager(made: Ready, args: Any, kwargs: Any) -> list[Any]:
 def ready(case: Case) -> Ready | None:
     """The case, if eager mode takes it in every call."""
     own = aten_cases.templates()[case.call]
+    if case.size != "own" and "pool" in case.call and "backward" in case.call:
+        return None  # places of another size are outside of what eager mode writes to
+    if case.size == "70000" and any(word in case.call for word in ("split", "unbind", "chunk")):
+        return None  # as many results
     pairs = aten_cases.substitutions(own, case.size)
     choices = [own] if case.size == "own" else [aten_cases.resized(own, d, n) for d, n in pairs]
     for template in choices:
@@ -307,6 +311,8 @@ def compare(made: Ready, call: int, ours: list[Any]) -> str:
     exact = _Exact(made, call)
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         problem = _compare(a, b, i, exact)
+        if problem.startswith("strides") and a.stride() in _strides_of_torch(made, call, i):
+            continue
         if problem and not is_tie(made, args, kwargs, ours, theirs, i):
             return f"result {i}: {problem}"
     return ""
@@ -346,6 +352,22 @@ def _strides(a: torch.Tensor, b: torch.Tensor) -> str:
         if any(x != y for x, y in of)
         else ""
     )
+
+
+def _strides_of_torch(made: Ready, call: int, i: int) -> list[tuple[int, ...]]:
+    """The strides of a result by torch's fake tensors, and by its own trace without a compiler.
+
+    Some are not those of eager mode, and a backend sees no other.
+    """
+    args, kwargs = made.arguments(call)
+    found = []
+    with contextlib.suppress(Exception), FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        given = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+        found.append(eager(made, *given)[i].stride())
+    with contextlib.suppress(Exception):
+        traced = torch.compile(lambda a, k: eager(made, a, k), backend="aot_eager")
+        found.append(traced(args, kwargs)[i].stride())
+    return found
 
 
 def array_of(x: torch.Tensor) -> np.ndarray:

@@ -21,9 +21,12 @@ TYPES = {
     "f64": np.dtype(np.float64), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16), "i32": np.dtype(np.int32),
     "i64": np.dtype(np.int64), "u8": np.dtype(np.uint8), "bool": np.dtype(np.bool_),
 }  # fmt: skip
+NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float", "f64": "double", "u8": "uint8", "bool": "bool"} | {
+    f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)
+}  # fmt: skip
 SIZES = ("own", "0", "1", "7", "70000")
 STRIDES = ("plain", "step", "turned")
-VALUES = ("own", "wide")
+VALUES = ("own", "wide", "few")
 MOST = 300_000
 COMMON, LAST = 23, 28
 """Most cases share one opset, so that many fit in a model."""
@@ -45,7 +48,10 @@ WHOLE_INPUT = {
 
 
 class Case(NamedTuple):
-    """`call` is a template, "Add/test_add"; `opset` a number."""
+    """`call` is a template, "Add/test_add"; `opset` a number.
+
+    A type of "f16+i32" is that of the operator's open type, and that of other inputs that may have it.
+    """
 
     call: str
     type: str
@@ -249,16 +255,46 @@ def _inside(
     if template.operator == "GatherElements" and i == 1:
         axis = next((a.i for a in template.node.attribute if a.name == "axis"), 0)
         return x % max(inputs[0].shape[axis], 1)
+    if template.operator in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") and i == 1:
+        ignored = next((a.i for a in template.node.attribute if a.name == "ignore_index"), 0)
+        return np.where(x < 0, ignored, x).astype(x.dtype)
     return x % max(most, 1) if template.formal(i).name == "batch_indices" else x
+
+
+def dtype_of(case: Case, template: Template, i: int) -> np.dtype[Any]:
+    """The element type of an input that is given."""
+    first, _, rest = case.type.partition("+")
+    kind = template.inputs[i]["t"]
+    if kind == "D":
+        return TYPES[first]
+    own = np.dtype(getattr(ml_dtypes, kind, None) or kind)
+    if not rest or template.is_constant(i):
+        return own
+    return TYPES[rest] if is_open(template, i, rest) else own
+
+
+def is_open(template: Template, i: int, kind: str) -> bool:
+    """Whether another input than those of the open type may have a type, which is of the same sort as its own."""
+    own = template.inputs[i]["t"]
+    sort = "float" if kind in ("f16", "bf16", "f32", "f64") else "int"
+    if own == "D" or not own.startswith((sort, "bfloat" if sort == "float" else sort)):
+        return False
+    schema = schema_of(template.operator, template.version, template.node.domain)
+    allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    return f"tensor({NAMES[kind]})" in allowed.get(template.formal(i).type_str, ())
+
+
+def few_of(low: float, high: float) -> list[float]:
+    """Numbers of a range, so few that many are equal: halves next to zero where it has them."""
+    least, most = math.ceil(2 * low), math.floor(2 * high)
+    middle = min(max(0, least), most)
+    near = [v / 2 for v in range(max(least, middle - 2), min(most, middle + 2) + 1)]
+    return near if len(near) > 1 else [low + (high - low) * i / 4 for i in range(1, 4)]
 
 
 def _array(case: Case, template: Template, i: int, random: np.random.Generator) -> np.ndarray:
     given = template.inputs[i]
-    dtype = (
-        TYPES[case.type]
-        if given["t"] == "D"
-        else np.dtype(getattr(ml_dtypes, given["t"], None) or given["t"])
-    )
+    dtype = dtype_of(case, template, i)
     shape = tuple(given["s"])
     if "v" in given and (given["t"] != "D" or case.values == "own" or template.is_constant(i)):
         return np.asarray(given["v"]).reshape(shape).astype(dtype)
@@ -266,12 +302,13 @@ def _array(case: Case, template: Template, i: int, random: np.random.Generator) 
     if template.operator == "Pow" and i == 0:
         low, high = 1, 9  # so that integers hold the powers
     wide = case.values == "wide" and given["t"] == "D"
+    few = case.values == "few" and given["t"] == "D"
     if dtype.kind == "b":
         return random.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
-        # Powers and products of these may not fit into an integer.
-        wide = wide and template.operator != "Gemm"
+        # Powers and products of these may not fit into an integer, and the oracles compute some in floats.
+        wide = wide and template.operator not in ("Gemm", "Resize", "Shrink")
         low, high = (
             (info.min, info.max)
             if wide
@@ -280,6 +317,9 @@ def _array(case: Case, template: Template, i: int, random: np.random.Generator) 
                 min(max(math.ceil(high), math.floor(low) + 1), info.max),
             )
         )
+        if few:
+            low = max(low, min(-2, high - 3))
+            high = min(high, low + 3)
         made = random.integers(
             low,
             high,
@@ -295,6 +335,8 @@ def _array(case: Case, template: Template, i: int, random: np.random.Generator) 
     if wide:
         made = 10.0 ** random.uniform(-4, math.log10(6e4), shape)
         made = made * random.choice([-1.0, 1.0], shape) if low < 0 else made
+    elif few:
+        made = random.choice(few_of(low, high), shape)
     else:
         made = random.uniform(low, high if high > low else low + 1, shape)
     return np.asarray(made).astype(dtype)

@@ -25,7 +25,7 @@ WIDE = {np.dtype(np.float16), np.dtype(np.float32), TYPES["bf16"]}
 # The reference is in Python: what it takes seconds for, on many elements.
 SLOW = {"Attention", "AveragePool", "Conv", "ConvInteger", "ConvTranspose", "GRU", "GridSample", "LSTM", "MaxPool", "MaxUnpool",
         "NonMaxSuppression", "RNN", "Resize", "RoiAlign", "STFT", "LpPool", "QLinearConv", "DFT", "Col2Im", "ScatterElements", "TopK",
-        "Unique", "LRN", "GlobalLpPool", "TfIdfVectorizer", "LinearAttention", "ScatterND", "GatherND", "Scatter", "FlexAttention"}  # fmt: skip
+        "Unique", "LRN", "GlobalLpPool", "TfIdfVectorizer", "LinearAttention", "ScatterND", "GatherND", "Scatter", "FlexAttention", "DeformConv"}  # fmt: skip
 # Results are random, or where an element is.
 RANDOM = {
     "Bernoulli",
@@ -54,9 +54,23 @@ OWN_RULES = {
         "f64",
     ): "onnx.reference takes the default of alpha in double precision, the standard in float32",
     ("Gelu", "f64"): "both round constants of its body to float32",
+    ("HardSwish", "f64"): "onnx.reference rounds 1/6 to float32",
+    (
+        "Resize/test_resize_downsample_sizes_cubic_antialias",
+        "f64",
+    ): "onnx.reference rounds weights to float32",
+    (
+        "Resize/test_resize_upsample_scales_linear_align_corners",
+        "i64",
+    ): "a float32 next to a whole number is cut off",
+} | {
+    ("Shrink", kind): "the standard casts bias to the type, neither oracle does"
+    for kind in ("i8", "i16", "i32", "i64", "u8")
 }
 CRASHES = {"GRU", "LSTM", "RNN"}
 """ONNX Runtime ends the process where these have no elements."""
+
+MOST_PRODUCTS = 100_000_000
 
 onnxruntime.set_default_logger_severity(4)
 
@@ -122,18 +136,16 @@ def is_allowed(case: Case, template: Template) -> bool:
     """Whether the standard has the operator for the type."""
     schema = onnx_cases.schema_of(template.operator, case.opset, template.node.domain)
     allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
-    name = {
-        "f16": "float16",
-        "bf16": "bfloat16",
-        "f32": "float",
-        "f64": "double",
-        "u8": "uint8",
-        "bool": "bool",
-    }.get(case.type, case.type.replace("i", "int"))
+    kind, _, other = case.type.partition("+")
+    if other and not any(
+        v is not None and not template.is_constant(i) and onnx_cases.is_open(template, i, other)
+        for i, v in enumerate(template.inputs)
+    ):
+        return False
     for i, given in enumerate(template.inputs):
         if given is not None and given["t"] == "D":
-            kind = template.formal(i).type_str
-            if f"tensor({name})" not in allowed.get(kind, [kind]):
+            of = template.formal(i).type_str
+            if f"tensor({onnx_cases.NAMES[kind]})" not in allowed.get(of, [of]):
                 return False
     # Before opset 28 the standard demands fmod=1 for floats; onnx.reference does not check it.
     fmod = any(a.name == "fmod" and a.i for a in template.node.attribute)
@@ -141,13 +153,14 @@ def is_allowed(case: Case, template: Template) -> bool:
         fmod
         or template.operator != "Mod"
         or case.opset >= 28
-        or case.type not in ("f16", "bf16", "f32", "f64")
+        or kind not in ("f16", "bf16", "f32", "f64")
     )
 
 
 def ready(case: Case) -> Ready | None:
     for template in template_of(case):
-        if not is_allowed(case, template) or (template.operator, case.type) in OWN_RULES:
+        names = (template.operator, case.call)
+        if not is_allowed(case, template) or any((n, case.type) in OWN_RULES for n in names):
             return None
         for oracle in ORACLES:
             made = Ready(case, template, oracle)
@@ -155,10 +168,17 @@ def ready(case: Case) -> Ready | None:
                 continue
             if oracle == "onnx.reference" and case.size == "70000" and template.operator in SLOW:
                 continue
+            if "Conv" in template.operator and _products(template) > MOST_PRODUCTS:
+                continue
             with contextlib.suppress(Exception):
                 if all(r.size <= onnx_cases.MOST for r in outside(made, 0)):
                     return made
     return None
+
+
+def _products(template: Template) -> int:
+    """Of a convolution; a size that both images and weights have makes too many."""
+    return math.prod(math.prod(v["s"]) for v in template.inputs[:2] if v)
 
 
 def outside(made: Ready, call: int, oracle: str = "") -> list[np.ndarray]:
@@ -252,11 +272,17 @@ def _call(group: list[Ready], model: Any, call: int, when: str) -> Iterator[Verd
 
 
 def compare(made: Ready, call: int, ours: list[np.ndarray]) -> str:
-    """What is wrong by each oracle that has the case; right by one is right."""
+    """What is wrong by each oracle that has the case; right by one is right.
+
+    onnx.reference takes the defaults of the latest version, so for earlier ones ONNX Runtime alone counts.
+    """
+    own = onnx_cases.templates()[made.case.call]
+    is_earlier = made.case.opset < onnx_cases.since(own, own.version)
     problem = _compare(made, call, ours, made.oracle)
     if (
         problem
         and made.oracle == "ONNX Runtime"
+        and not is_earlier
         and not (made.case.size == "70000" and made.template.operator in SLOW)
     ):
         with contextlib.suppress(Exception):

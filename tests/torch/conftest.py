@@ -39,7 +39,9 @@ ONE_OF = {
     "test_day.py": 2,
     "test_linalg.py": 3,
     "test_mixed_types.py": 2,
+    "test_graph_networks.py": 3,
     "test_quantised.py": 3,
+    "test_resize.py": 3,
 }
 
 collect_ignore_glob = []

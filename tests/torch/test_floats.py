@@ -113,6 +113,19 @@ def test_a_number_for_what_stays_in_torch():
     same(lambda x, y, s: torch.linalg.matrix_exp(x.reshape(4, 4) * s) + (y.reshape(4, 4) - s))
 
 
+def test_a_number_and_a_tensor_without_axes_in_one_part():
+    """torch adds the inputs of a part where they are read: the number comes before the tensor."""
+
+    def f(x, factor, y, whole):
+        return x * factor, torch.rsub(x, x, alpha=factor), torch.rsub(y, y, alpha=whole), y * whole
+
+    x, y = torch.randn(4), torch.randn((), dtype=torch.float64)
+    compiled = torch.compile(f, backend="tenon")
+    for call in range(4):
+        given = x, -1.5 * (1 + 0.25 * call), y, 2 + call
+        torch.testing.assert_close(compiled(*given), f(*given))
+
+
 def test_a_choice_in_python():
     same(lambda x, y, s: x * s if s > 0.4 else y - s)
 

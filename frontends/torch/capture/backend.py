@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ..decompositions.checked import keep_checks
 from ..decompositions.flex import take_apart
+from ..decompositions.resizes import kept_whole
 from ..decompositions.table import table
 from ..graph.floats import has_floats, kept
 from ..graph.source_locations import first_line
@@ -93,6 +94,7 @@ def backend(
         progress.watched(f"the graph of {place}, {_operators(gm)} operators,"),
         aot_cache.settings(given),
         kept() if floats else contextlib.nullcontext(),
+        kept_whole(),
     ):
         made: Callable[..., Any] = aot_autograd(
             fw_compiler=compiler("forward"),

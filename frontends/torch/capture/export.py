@@ -10,6 +10,7 @@ from tenon.builder import host, tracing
 
 import torch
 
+from ..decompositions.resizes import kept_whole
 from ..decompositions.table import table
 from ..graph.node import BEYOND
 from ..graph.table import Unsupported
@@ -69,7 +70,8 @@ def load(path: str | os.PathLike[str], **given: Any) -> Model:
 
 
 def _graph_of(program: torch.export.ExportedProgram) -> builder.Graph:
-    taken = program.run_decompositions(table())
+    with kept_whole():
+        taken = program.run_decompositions(table())
     signature = taken.graph_signature
     graph = taken.graph_module.graph
     walk = Walk(graph, "exported")

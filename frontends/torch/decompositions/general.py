@@ -203,28 +203,14 @@ def pdist_backward(g: Tensor, x: Tensor, p: float, norm: Tensor) -> Any:
 @composite("embedding_renorm.default")
 def embedding_renorm(table: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Any:
     """Rows that are too long are made shorter; those that are there twice become the same."""
+    if not table.is_floating_point():
+        return NotImplemented
     at = indices.reshape(-1)
     rows = table.index_select(0, at)
     norm = _norm(_wide(rows), norm_type).to(rows.dtype).unsqueeze(-1)
     return table.index_put(
         (at,), torch.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows)
     )
-
-
-@composite(
-    "replication_pad1d_backward.default",
-    "replication_pad2d_backward.default",
-    "replication_pad3d_backward.default",
-)
-def replication_pad_backward(g: Tensor, x: Tensor, padding: Sequence[int]) -> Any:
-    """Each border gives what it got to the nearest element."""
-    for i in range(len(padding) // 2):
-        dim = x.dim() - 1 - i
-        size = x.shape[dim]
-        index = (torch.arange(g.shape[dim]) - padding[2 * i]).clamp(0, size - 1)
-        shape = [size if d == dim else s for d, s in enumerate(g.shape)]
-        g = g.new_zeros(shape).index_add(dim, index, g)
-    return g
 
 
 @composite("angle.default")

@@ -99,34 +99,46 @@ def grid_sampler_backward(
         steps.append(step)
         taps.append(listed)
         signs.append(sign)
-    g, flat = g.flatten(2), x.flatten(2)
-    slopes: list[Any] = [0] * axes
-    places, parts = [], []
-    for chosen in itertools.product(*taps):
-        inside = reduce(and_, [(p >= 0) & (p < s) for (p, _, _), s in zip(chosen, sizes)])
-        place: Any = 0
-        for (p, _, _), size in zip(chosen, sizes):
-            place = place * size + p.clamp(0, size - 1).to(torch.int64)
-        wide = place.unsqueeze(1).expand(batch, channels, place.shape[1])
-        given = torch.where(inside.unsqueeze(1), g, torch.zeros_like(g))
-        if wanted[0]:
-            places.append(wide)
-            parts.append(given * reduce(mul, [w for _, w, _ in chosen]).unsqueeze(1))
-        if wanted[1] and mode != _NEAREST:
-            read = (given * flat.gather(2, wide)).sum(1)
-            for a in range(axes):
-                rest = [w for b, (_, w, _) in enumerate(chosen) if b != a]
-                slopes[a] = slopes[a] + reduce(mul, rest, read * chosen[a][2])
+    corners = list(itertools.product(*taps))
+    places, inside = _places(corners, sizes)
+    # Channels lie together, so that whole rows are read and added to, one for each place.
+    rows, g = x.flatten(2).transpose(1, 2), g.flatten(2).transpose(1, 2).unsqueeze(1)
+    wide = places.flatten(1).unsqueeze(2).expand(batch, places[0].numel(), channels)
     to_x = to_grid = None
     if wanted[0]:
-        to_x = (
-            torch.zeros_like(flat)
-            .scatter_add(2, torch.cat(places, 2), torch.cat(parts, 2))
-            .reshape(x.shape)
-        )
+        weights = torch.stack([reduce(mul, [w for _, w, _ in chosen]) for chosen in corners], 1)
+        given = torch.where(inside.unsqueeze(3), g * weights.unsqueeze(3), torch.zeros_like(g))
+        to_x = torch.zeros_like(rows).scatter_add(1, wide, given.flatten(1, 2))
+        to_x = to_x.transpose(1, 2).reshape(x.shape)
     if wanted[1] and mode == _NEAREST:
         to_grid = torch.zeros_like(grid)
     elif wanted[1]:
-        each = [slope * sign * step for slope, sign, step in zip(slopes, signs, steps)]
+        read = (rows.gather(1, wide).unflatten(1, places.shape[1:]) * g).sum(3)
+        read = torch.where(inside, read, torch.zeros_like(read))
+        each = [
+            _slope(corners, read, a) * sign * step
+            for a, (sign, step) in enumerate(zip(signs, steps))
+        ]
         to_grid = torch.stack(each[::-1], -1).reshape(grid.shape)
     return to_x, to_grid
+
+
+def _places(corners: Sequence[Any], sizes: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """[batch, corners, places]: the number of the element that is read, and whether there is one."""
+    places, inside = [], []
+    for chosen in corners:
+        inside.append(reduce(and_, [(p >= 0) & (p < s) for (p, _, _), s in zip(chosen, sizes)]))
+        place: Any = 0
+        for (p, _, _), size in zip(chosen, sizes):
+            place = place * size + p.clamp(0, size - 1).to(torch.int64)
+        places.append(place)
+    return torch.stack(places, 1), torch.stack(inside, 1)
+
+
+def _slope(corners: Sequence[Any], read: Tensor, axis: int) -> Any:
+    """How the sum of what the corners read changes with the place along an axis."""
+    total: Any = 0
+    for i, chosen in enumerate(corners):
+        rest = [w for b, (_, w, _) in enumerate(chosen) if b != axis]
+        total = total + reduce(mul, rest, read[:, i] * chosen[axis][2])
+    return total

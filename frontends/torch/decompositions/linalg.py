@@ -62,7 +62,8 @@ def householder_product(a: Tensor, tau: Tensor) -> Any:
     if 0 in tau.shape:
         return whole.clone()
     v, triangle = _reflections(a, tau)
-    return whole - v @ _solved(triangle, v.mH[..., : a.shape[-1]], True)
+    made = whole - v @ _solved(triangle, v.mH[..., : a.shape[-1]], True)
+    return made.mT.contiguous().mT  # by columns, as torch has it
 
 
 @composite("ormqr.default")

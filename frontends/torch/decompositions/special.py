@@ -236,7 +236,7 @@ def polygamma(order: int, x: Tensor) -> Any:
         return torch.digamma(x)
     if dtype is torch.float64 or order > 20:
         return NotImplemented
-    narrow, wide = x.to(dtype), x.double()
+    narrow, wide = x.float(), x.double()
     sign = -1.0 if order % 2 == 0 else 1.0
     below = wide < 0.5
     plain = sign * math.factorial(order) * _hurwitz(order + 1, torch.where(below, 1 - wide, wide))
@@ -259,7 +259,8 @@ def _chebyshev(
 ) -> Tensor:
     """In closed form: `inside` of the angle up to 1, `outside` beyond it, `at_one` at 1 itself.
 
-    What is at -x has the sign of an odd degree, and for some kinds another function (`turned`).
+    What is at -x has the sign of an odd degree, and for some kinds another function (`turned`). The
+    memory of the result is in the order of x, as torch has it.
     """
     n = n.trunc()
     a = x.abs()
@@ -267,13 +268,12 @@ def _chebyshev(
 
     def half(inner: Any, outer: Any, limit: Any) -> Tensor:
         made = torch.where(a < 1, inner(n, angle), outer(n, growth))
-        return torch.where(a == 1, limit(n), made)
+        return torch.where(n < 0, 0.0, torch.where(a == 1, limit(n), made))
 
     made = half(inside, outside, at_one)
     other = made if turned is None else half(*turned)
     odd = n.remainder(2) == 1
-    made = torch.where(x < 0, torch.where(odd, -other, other), made)
-    return torch.where(n < 0, 0.0, made)
+    return torch.where(x < 0, torch.where(odd, -other, other), made)
 
 
 _T = (lambda n, t: (n * t).cos(), lambda n, t: (n * t).cosh(), lambda n: torch.ones_like(n))
@@ -301,8 +301,7 @@ def _add_chebyshev(kind: str, forms: tuple[Any, Any, Any], turned: Any) -> None:
             if dtype is torch.float64:
                 return NotImplemented
             x, n = (torch.as_tensor(v, dtype=torch.float64) for v in (x, n))
-            x, n = torch.broadcast_tensors(place(x), n)
-            return _chebyshev(x, n, *forms, turned).to(dtype)
+            return _chebyshev(place(x), n, *forms, turned).to(dtype)
 
         composite(
             *(f"special_{name}_polynomial_{kind}.{o}" for o in ("default", "x_scalar", "n_scalar"))

@@ -7,9 +7,10 @@ import functools
 import torch
 
 from ..lowerings import find
-from . import general, grid, layers, linalg, special  # noqa: F401
+from . import general, grid, layers, linalg, padding, special  # noqa: F401
 from .foreach import foreach
 from .registry import composites
+from .resizes import resizes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _MORE = [
     aten._weight_norm_interface, aten._weight_norm_interface_backward, aten.std, aten.std_mean,
     aten.var_mean, aten.cudnn_batch_norm, aten.native_batch_norm, aten._native_batch_norm_legit,
     aten._native_batch_norm_legit_no_training, aten._native_batch_norm_legit_functional,
-    aten.native_batch_norm_backward, aten.upsample_bilinear2d, aten.upsample_nearest2d_backward,
+    aten.native_batch_norm_backward,
     aten.grid_sampler_2d, aten.log_sigmoid_forward, aten.native_group_norm, aten.softplus_backward,
     aten.prelu, aten.native_dropout, aten.dropout, aten.addr, aten.logaddexp, aten.nll_loss_forward,
     aten.nll_loss2d_forward, aten.huber_loss, aten.smooth_l1_loss, aten.smooth_l1_loss_backward,
@@ -46,10 +47,14 @@ def table() -> dict[Any, Callable[..., Any]]:
     found.update(composites())
     found.update(foreach())
     found = {op: how for op, how in found.items() if find(op) is None}
-    return found | {
-        op: _in_one_type(op)
-        for op in (aten.native_layer_norm.default, aten.native_group_norm.default)
-    }
+    return (
+        found
+        | resizes()
+        | {
+            op: _in_one_type(op)
+            for op in (aten.native_layer_norm.default, aten.native_group_norm.default)
+        }
+    )
 
 
 def _in_one_type(op: Any) -> Callable[..., Any]:

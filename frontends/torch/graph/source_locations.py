@@ -37,6 +37,12 @@ def place_of(node: fx.Node) -> str:
     return text_of(line) if line is not None else _module_text(node) or text_of(None)
 
 
+def place_of_user(node: fx.Node) -> str:
+    """The innermost line of a node that is in neither torch nor Tenon."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    return text_of(of_user((path, int(line)) for path, line in frames))
+
+
 def _module_text(node: fx.Node) -> str:
     path = ".".join(modules_of(node))
     return f"module {path or _class_of(node)}" if path or _class_of(node) else ""

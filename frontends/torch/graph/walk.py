@@ -59,9 +59,12 @@ class Walk:
         self._place: tuple[Any, str] | None = None
 
     def run(self) -> None:
-        """Walks over all nodes."""
+        """Walks over all nodes, the placeholders first: torch adds those of a part where they are read,
+
+        and the tensors among them are arguments of the program before the numbers that a node reads.
+        """
         with tracing(self.trace):
-            for node in self.graph.nodes:
+            for node in sorted(self.graph.nodes, key=lambda n: n.op != "placeholder"):
                 self._visit(node)
 
     def _visit(self, node: fx.Node) -> None:

@@ -8,7 +8,7 @@ from tenon.builder import dtypes as dt
 from ..graph.node import Node, added_up, axis_of, checked_whole, fake_of, from_zero
 from ..graph.table import Unsupported, lowering
 from .masks import flat, without_masks
-from .scatter import reduce_at
+from .scatter import reduce_at, repeated_axes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ def scatter(
                 source = ops.slice_axis(source, axis, 0, size)
     source = n.spread(source, n.dtype, index.shape)
     if reduce == "mean" or not include_self:
-        return reduce_at(n, x, index, source, dim, reduce or "", include_self)
+        repeated = repeated_axes(n.node.args[2])
+        return reduce_at(n, x, index, source, dim, reduce or "", include_self, repeated)
     x, source = added_up(kind, x), added_up(kind, source)
     return ops.convert(
         ops.one("scatter_elements", x, index, source, dim=dim, kind=kind, mode="in_bounds"), n.dtype

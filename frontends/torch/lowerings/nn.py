@@ -214,23 +214,7 @@ def adaptive_avg_pool(n: Node, x: Value, sizes: Sequence[Any]) -> Value:
     return n.reshape(ops.one("adaptive_pool", batched, sizes=tuple(sizes), kind="mean"))
 
 
-# ---- Resizing ----
-
-
-@lowering("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec",
-     "aten.upsample_nearest1d.default", "aten.upsample_nearest2d.default", "aten.upsample_nearest3d.default")  # fmt: skip
-def upsample_nearest(n: Node, x: Value, *rest: Any, **options: Any) -> Value:
-    """Only whole factors: for others torch rounds in single precision."""
-    spatial = len(x.shape) - 2
-    for i in range(spatial):
-        size, wanted = x.shape[i + 2], n.shape[i + 2]
-        if not isinstance(size, int) or not isinstance(wanted, int) or size == 0 or wanted % size:
-            raise Unsupported("a factor that is not whole")
-    grown, shape, dims = x, [*x.shape[:2]], [0, 1]
-    for i in range(spatial):
-        dims.append(len(shape))
-        shape += [x.shape[i + 2], int(n.shape[i + 2]) // int(x.shape[i + 2])]
-    return n.reshape(ops.broadcast_in(grown, tuple(shape), dims))
+# ---- Pixels and samples ----
 
 
 @lowering("aten.pixel_shuffle.default")

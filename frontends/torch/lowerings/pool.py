@@ -13,6 +13,7 @@ import torch
 
 from ..graph.node import Node, constant, wide
 from ..graph.table import Unsupported, lowering
+from .shape import padded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -241,6 +242,8 @@ def _starts(n: Node, drawn: Value, size: int, out: int, window: int) -> Value:
 def max_backward(n: Node, g: Value, x: Value, *rest: Any) -> Value:
     """The gradient goes to the places that were the largest; they are the last argument."""
     rank, places = _rank(n), rest[-1]
+    if "aten.max_pool" in str(n.node.target) and _are_tiles(rank, n, places, *rest[:-1]):
+        return _tiles_backward(n, g, places, numbers(rest[0], rank))
     planes: Any = 1
     for size in n.shape[:-rank]:
         planes = planes * size
@@ -253,6 +256,58 @@ def max_backward(n: Node, g: Value, x: Value, *rest: Any) -> Value:
     return n.reshape(
         ops.one("scatter_elements", start, flat, ops.reshape(g, flat.shape), dim=1, kind="add")
     )
+
+
+def _are_tiles(
+    rank: int,
+    n: Node,
+    places: Value,
+    window: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    *rest: Any,
+) -> bool:
+    """Whether each element is in one window at most, of sizes that are known."""
+    sizes = [*n.shape[-rank:], *places.shape[-rank:], *numbers(window, rank)]
+    return (
+        all(isinstance(s, int) for s in sizes)
+        and (not stride or numbers(stride, rank) == numbers(window, rank))
+        and not any(numbers(padding, rank))
+        and all(d == 1 for d in numbers(dilation, rank))
+    )
+
+
+def _tiles_backward(n: Node, g: Value, places: Value, window: Sequence[int]) -> Value:
+    """Each element asks its window whether it was the largest; nothing is scattered."""
+    rank, wide = len(window), n.shape
+    lead = len(wide) - rank
+    sizes = [int(s) for s in wide[lead:]]
+    shares = [min(s, int(o) * w) for s, o, w in zip(sizes, places.shape[lead:], window)]
+    covered = (*wide[:lead], *shares)
+
+    def spread(x: Value) -> Value:
+        """For each element what its window has."""
+        shape: list[Any] = list(wide[:lead])
+        for size, width in zip(x.shape[lead:], window):
+            shape += [size, width]
+        kept = [*range(lead), *range(lead, lead + 2 * rank, 2)]
+        whole = [int(s) * w for s, w in zip(x.shape[lead:], window)]
+        x = ops.reshape(ops.broadcast_in(x, tuple(shape), kept), (*wide[:lead], *whole))
+        for axis, share in enumerate(shares):
+            x = ops.slice_axis(x, lead + axis, 0, share)
+        return x
+
+    flat = ops.full(covered, 0, places.dtype)
+    for axis, size in enumerate(sizes):
+        flat = ops.one("mul", flat, ops.like(flat, size))
+        flat = ops.one("add", flat, ops.iota(covered, lead + axis, places.dtype))
+    mine = ops.compare(spread(places), flat, 0)
+    made = ops.select(mine, spread(g), ops.full(covered, 0, g.dtype))
+    high = [0] * lead + [size - share for size, share in zip(sizes, shares)]
+    if not any(high):
+        return made
+    return padded(made, [0] * len(wide), high, ops.scalar(0, g.dtype))
 
 
 # ---- Resizing with a filter that is as wide as the step ----

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tenon.builder import Value, ops
 from tenon.builder import dtypes as dt
 
-from ..graph.node import Node, axis_of, dtype_of
+from ..graph.node import Node, axis_of, dtype_of, wide
 from ..graph.table import Unsupported, lowering
 
 TYPE_CHECKING = False
@@ -41,12 +41,13 @@ def _computed_in(scale: Any) -> dt.DType:
 
 
 def _inverse(scale: Any) -> Any:
-    """1 / scale, as torch takes it before it multiplies: a number in double."""
+    """1 / scale, as torch takes it before it multiplies: a number in double, a tensor rounded to its type."""
     if not isinstance(scale, Value):
         if scale == 0:
             raise Unsupported("a scale of 0, by which torch cannot divide")
         return 1.0 / scale
-    return ops.one("div", ops.like(scale, 1.0), scale)
+    inverse = ops.convert(scale, wide(scale.dtype))
+    return _rounded(ops.one("div", ops.like(inverse, 1.0), inverse), scale.dtype)
 
 
 def _saturated(x: Value, low: Any, high: Any, dtype: dt.DType) -> Value:

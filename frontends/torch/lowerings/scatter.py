@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
-from tenon.builder import Value, ops
+from tenon.builder import YES, Value, ops, same
 from tenon.builder import dtypes as dt
+
+import torch
 
 from ..graph.node import Node, added_up, axis_of, fake_of, from_zero
 from ..graph.table import Unsupported, lowering
@@ -15,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+    from tenon.builder import Size
 
 _KINDS = {"sum": "add", "prod": "mul", "mean": "add", "amax": "max", "amin": "min"}
 
@@ -31,23 +35,49 @@ def _start(kind: str, dtype: dt.DType) -> Any:
     return low if kind == "max" else high
 
 
+def repeated_axes(index: Any) -> list[int]:
+    """The axes along which torch repeats a tensor without a copy, as `expand` does."""
+    fake = fake_of(index)
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+        return []
+    return [axis for axis, step in enumerate(fake.stride()) if isinstance(step, int) and step == 0]
+
+
+def _counts(n: Node, shape: tuple[Size, ...], index: Value, dim: int, repeated: list[int]) -> Value:
+    """How many indices meet each place of a shape, counted once along axes where the indices repeat."""
+    repeated = [a for a in repeated if a != dim and same(index.shape[a], shape[a]) == YES]
+    counted = tuple(1 if a in repeated else s for a, s in enumerate(shape))
+    for axis in repeated:
+        index = ops.slice_axis(index, axis, 0, 1)
+    ones, none = n.spread(1, dt.int64, index.shape), n.spread(0, dt.int64, counted)
+    count = ops.one("scatter_elements", none, index, ones, dim=dim, kind="add", mode="in_bounds")
+    return ops.broadcast_to(count, shape)
+
+
 def reduce_at(
-    n: Node, x: Value, index: Value, source: Value, dim: int, reduce: str, include_self: bool
+    n: Node,
+    x: Value,
+    index: Value,
+    source: Value,
+    dim: int,
+    reduce: str,
+    include_self: bool,
+    repeated: Sequence[int] = (),
 ) -> Value:
-    """x with elements of the source reduced into it, by indices of the source's shape along a dim."""
+    """x with elements of the source reduced into it, by indices of the source's shape along a dim.
+
+    The indices are the same along the repeated axes.
+    """
     if x.dtype is dt.bool_:
         raise Unsupported("reducing booleans")
     kind, one, dtype = _KINDS[reduce], ops.one, x.dtype
     x, source = added_up(kind, x), added_up(kind, source)
-    ones = n.spread(1, dt.int64, source.shape)
-    count = one(
-        "scatter_elements", n.spread(0, dt.int64, x.shape), index, ones, dim=dim, kind="add"
-    )
+    count = _counts(n, x.shape, index, dim, list(repeated))
     met = ops.compare(count, ops.like(count, 0), 4)
     begin = (
         x if include_self else ops.select(met, n.spread(_start(kind, x.dtype), x.dtype, x.shape), x)
     )
-    out = one("scatter_elements", begin, index, source, dim=dim, kind=kind)
+    out = one("scatter_elements", begin, index, source, dim=dim, kind=kind, mode="in_bounds")
     if reduce != "mean":
         return ops.convert(out, dtype)
     if include_self:
@@ -76,9 +106,9 @@ def index_reduce(
         tuple(index.shape[0] if index.shape and i == dim else s for i, s in enumerate(x.shape)),
     )
     index = ops.reshape(ops.convert(index, dt.int64), (source.shape[dim],))
-    return reduce_at(
-        n, x, ops.broadcast_in(index, source.shape, (dim,)), source, dim, reduce, include_self
-    )
+    wide = ops.broadcast_in(index, source.shape, (dim,))
+    others = [axis for axis in range(len(x.shape)) if axis != dim]
+    return reduce_at(n, x, wide, source, dim, reduce, include_self, others)
 
 
 @lowering("aten.put.default")

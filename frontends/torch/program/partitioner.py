@@ -18,6 +18,7 @@ from ..graph.node import BEYOND
 from ..graph.walk import Walk
 from ..lowerings import find
 from . import _logging, progress
+from .agreement import Transfers
 from .partition import Partition
 
 TYPE_CHECKING = False
@@ -62,6 +63,8 @@ def compile_graph(
     `constants` are values of placeholders, by name, that never change; `stable` are names of those
     whose values rarely do.
     """
+    transfers = Transfers(gm.graph, kind)
+    transfers.check()
     made = Compiled(kind, gm)
     made.stable = stable
     try:
@@ -72,6 +75,7 @@ def compile_graph(
             middle = time.perf_counter()
             with progress.kernels(f"the {kind} graph, {made.nodes} operators,"):
                 _compile(made, options, walk)
+                made.call = transfers.explained(made.call)
             end = time.perf_counter()
     except Cancelled:
         raise

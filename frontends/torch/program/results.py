@@ -113,6 +113,9 @@ class Results:
             self.numbers.find([fake])
             number = self.numbers.function([fake])
             return lambda args, outs: number(args, outs)[0]
+        if result.op == "get_attr" and fake is None:  # an object, such as the mesh of a DTensor
+            held: Any = operator.attrgetter(str(result.target))(result.graph.owning_module)
+            return lambda args, outs: held
         steps, base = self._root(result)
         made = self._whole(base)
         for step in reversed(steps):

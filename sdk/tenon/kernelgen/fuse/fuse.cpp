@@ -17,6 +17,7 @@ namespace {
 // Rough cycles per element, including loads beyond the first. 0: only moves data.
 struct Cost {
   int ops = 0, loads = 0, nodes = 0;
+  int narrow = 0;  // of the loads: those of narrow_loads
 };
 
 // Whether the index comes from memory, anew at every point.
@@ -64,7 +65,7 @@ void count(const Pool& p, ExprId e, Cost* c) {
         c->ops += 60;
         break;
       default:
-        c->ops += x.op >= TENON_S_EXP && x.op <= TENON_S_ERFC ? 12 : 1;
+        c->ops += (x.op >= TENON_S_EXP && x.op <= TENON_S_ERFC) || x.op == kExp2 ? 12 : 1;
     }
   }
   // Indices cost little unless they divide.
@@ -77,6 +78,20 @@ Cost cost_of(const Pool& p, const std::vector<ExprId>& values) {
   p.begin_walk();
   for (ExprId v : values) count(p, v, &c);
   return c;
+}
+
+// Loads under a value that do not see one of the axes, such as that of a mean of rows. They are of
+// little memory, and cost next to nothing.
+int narrow_loads(const Pool& p, ExprId value, const std::vector<uint32_t>& axes) {
+  std::vector<ExprId> loads;
+  p.loads(value, &loads);
+  const auto sees_all = [&](ExprId load) {
+    return std::ranges::all_of(axes, [&](uint32_t a) {
+      return p.is_const(p.axes()[a].extent, 1) || p.uses_axis(load, a);
+    });
+  };
+  return static_cast<int>(
+      std::ranges::count_if(loads, [&](ExprId load) { return !sees_all(load); }));
 }
 
 // ---- Inlining ----
@@ -169,7 +184,8 @@ class Inliner {
         if (p_.at(l).ref == v.buffer) uses.push_back({i, l});
       }
     }
-    const Cost c = cost_of(p_, {s.value[result]});
+    Cost c = cost_of(p_, {s.value[result]});
+    c.narrow = std::min(c.loads, narrow_loads(p_, s.value[result], s.space));
     const bool as_it_lies = reads_as_it_lies(s.value[result]);
     for (auto& [i, l] : uses) {
       const Stage& to = k_.stages[i];
@@ -266,6 +282,8 @@ class Inliner {
     if (consumer.kind == StageKind::kContract) return c.ops <= 1 && c.loads <= 2;
     if (c.ops == 0) return true;
     if (c.ops + c.loads - 1 <= kCheap && uses <= 3) return true;
+    // Reading the result would cost as much memory as what it is computed from.
+    if (c.ops <= kCheap && c.loads - c.narrow <= 1 && uses <= 4) return true;
     return uses == 1 && !repeated(consumer, load);
   }
 
@@ -446,6 +464,9 @@ class Partition {
     if (last >= 0 && s.kind != StageKind::kContract && !s.ordered() && !at_load &&
         join(groups_[last], s)) {
       home = static_cast<size_t>(last);
+    } else if (const size_t beside = at_load ? SIZE_MAX : find_beside(last, s);
+               beside != SIZE_MAX) {
+      home = beside;
     } else {
       Group g;
       g.lead = s.space;
@@ -617,6 +638,87 @@ class Partition {
     rewrite(p_, s, rename);
     for (uint32_t l : lead) std::replace(s.space.begin(), s.space.end(), map[l], l);
     g.lead = lead;
+    return true;
+  }
+
+  // The group after `last` whose stages read what s reads at the same points: a kernel of both
+  // reads it once. SIZE_MAX: there is none. Results that nothing here reads may be written sooner,
+  // and so may sums; others would occupy memory for longer, so that only the last group takes them.
+  size_t find_beside(int64_t last, Stage& s) {
+    const bool sums = s.kind == StageKind::kReduce;
+    if ((s.kind != StageKind::kMap && !sums) || s.overlay || s.space.empty()) return SIZE_MAX;
+    const bool free = sums || std::ranges::all_of(s.store, [&](const View& v) {
+                        return k_.buffers[v.buffer].role == Role::kOut;
+                      });
+    const auto after = static_cast<size_t>(last + 1);
+    const size_t first = free || groups_.empty() ? after : std::max(after, groups_.size() - 1);
+    for (size_t g = first; g < groups_.size(); ++g) {
+      if (join_beside(groups_[g], s)) return g;
+    }
+    return SIZE_MAX;
+  }
+
+  bool join_beside(const Group& g, Stage& s) {
+    constexpr size_t kStreams = 12;  // as many as a core prefetches, with some room
+    if (g.contract || g.alone || g.stages.empty() || g.lead.size() != s.space.size() ||
+        meets_part(g, s) || reads_kept(g, s) || buffers_of(g, s) > kStreams)
+      return false;
+    if (persistent(k_.stages[g.stages[0]].store[0].buffer)) return false;
+    // Sums share a loop with sums only, as maps with maps.
+    if (!std::ranges::all_of(g.stages, [&](size_t i) { return k_.stages[i].kind == s.kind; }))
+      return false;
+    std::unordered_map<ExprId, ExprId> rename;
+    for (ExprId mine : loads_of(p_, s)) {
+      for (size_t i : g.stages) {
+        for (ExprId theirs : loads_of(p_, k_.stages[i])) {
+          if (!same_points(k_.stages[i], s, mine, theirs, &rename)) continue;
+          std::erase_if(
+              rename, [&](const auto& each) { return !contains(s.space, p_.at(each.first).ref); });
+          rewrite(p_, s, rename);
+          for (uint32_t& a : s.space) a = p_.at(rename[p_.axis(a)]).ref;
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  // Whether two loads read one buffer at all points of stages `of` and s. `rename`: the axes of s
+  // as those of the other stage.
+  bool same_points(const Stage& of, const Stage& s, ExprId mine, ExprId theirs,
+                   std::unordered_map<ExprId, ExprId>* rename) const {
+    rename->clear();
+    const ExprId guard = p_.arg(mine, 0), other = p_.arg(theirs, 0);
+    if (p_.at(mine).ref != p_.at(theirs).ref || (guard == kNone) != (other == kNone) ||
+        of.reduce.size() != s.reduce.size())
+      return false;
+    if (guard != kNone && !same_index(of, s, guard, other, rename)) return false;
+    const std::span<const ExprId> a = p_.args(mine).subspan(2), b = p_.args(theirs).subspan(2);
+    for (size_t d = 0; d < a.size(); ++d) {
+      if (!same_index(of, s, a[d], b[d], rename)) return false;
+    }
+    std::vector<ExprId> images;
+    for (const auto& each : *rename) images.push_back(each.second);
+    std::ranges::sort(images);
+    return rename->size() == s.space.size() + s.reduce.size() &&
+           std::ranges::adjacent_find(images) == images.end();
+  }
+
+  // Whether an index of s is one of stage `of` with its axes renamed.
+  bool same_index(const Stage& of, const Stage& s, ExprId mine, ExprId theirs,
+                  std::unordered_map<ExprId, ExprId>* rename) const {
+    const Expr &x = p_.at(mine), &y = p_.at(theirs);
+    if (x.kind == X::kAxis && y.kind == X::kAxis) {
+      return contains(s.space, x.ref) == contains(of.space, y.ref) &&
+             p_.axes()[x.ref].extent == p_.axes()[y.ref].extent &&
+             rename->try_emplace(mine, theirs).first->second == theirs;
+    }
+    if (x.kind != X::kOp || y.kind != X::kOp) return mine == theirs;
+    const std::span<const ExprId> a = p_.args(mine), b = p_.args(theirs);
+    if (x.op != y.op || x.ref != y.ref || x.type != y.type || a.size() != b.size()) return false;
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (!same_index(of, s, a[i], b[i], rename)) return false;
+    }
     return true;
   }
 

@@ -28,10 +28,11 @@ struct Box {
 
 class Parts {
  public:
-  Parts(Kernel& k, int64_t least_bytes)
+  Parts(Kernel& k, const Target& target)
       : k_(k),
         p_(k.pool),
-        least_bytes_(least_bytes),
+        least_bytes_(target.part_bytes),
+        copies_(target.vector_bytes != 0),
         writers_(k.buffers.size()),
         readers_(k.buffers.size()) {}
 
@@ -284,6 +285,33 @@ class Parts {
            k_.buffers[s.store[0].buffer].panel == 0 && !s.store[0].index.empty();
   }
 
+  // Whether boxes are copied by kernels of their own although no writer moves: they are large, and
+  // lines of each are long, so that plain copies are faster than one that asks at every point.
+  bool separate(const std::vector<Box>& boxes, uint32_t y) const {
+    constexpr size_t kMost = 8;
+    constexpr int64_t kLargeBytes = 1 << 18, kLongLine = 64;
+    if (!copies_ || boxes.size() > kMost || likely_bytes(y) < kLargeBytes) return false;
+    const bool apart = std::ranges::all_of(
+        readers_[y], [](const Stage* r) { return r->kind == StageKind::kContract; });
+    return apart &&
+           std::ranges::all_of(boxes, [&](const Box& b) { return line(b, y) >= kLongLine; });
+  }
+
+  // Points of a box that lie in a row in memory.
+  int64_t line(const Box& box, uint32_t y) const {
+    const Buffer& to = k_.buffers[y];
+    int64_t points = 1;
+    for (size_t d = to.dims.size(); d-- > 0;) {
+      if (p_.is_const(to.dims[d], 1)) continue;
+      if (!p_.is_const(to.strides[d], points)) return points;
+      const int64_t whole = p_.likely(to.dims[d]);
+      const int64_t n = p_.likely(p_.sub(box.hi[d], box.lo[d]));
+      points = std::min<int64_t>(INT32_MAX, points * std::max<int64_t>(0, n));
+      if (n != whole) return points;
+    }
+    return points;
+  }
+
   // Returns whether stage s was replaced by stages before it.
   bool join(Place at) {
     Stage& s = *at;
@@ -308,7 +336,8 @@ class Parts {
       else
         moved.push_back(~0u);
     }
-    if (std::ranges::all_of(moved, [](uint32_t t) { return t == ~0u; })) return false;
+    if (std::ranges::all_of(moved, [](uint32_t t) { return t == ~0u; }) && !separate(boxes, y))
+      return false;
     forget(s);
     // Copies come first: they may read an operand that moves (x beside x).
     for (size_t i = 0; i < boxes.size(); ++i) {
@@ -342,6 +371,15 @@ class Parts {
     return share <= kUpdateShareMost;
   }
 
+  // Whether a load never reads an element of the box: its index along one dim is below or above it.
+  bool outside_of(const Box& box, ExprId load) {
+    for (size_t d = 0; d < box.lo.size(); ++d) {
+      const ExprId at = p_.arg(load, static_cast<uint32_t>(d + 2));
+      if (at_most(box.hi[d], at) || at_most(p_.add(at, p_.integer(1)), box.lo[d])) return true;
+    }
+    return false;
+  }
+
   // Handles select(place is inside a box, update, x), if x can become the result.
   void update(Place at) {
     Stage& s = *at;
@@ -358,12 +396,6 @@ class Parts {
         s.store[0].index !=
             std::vector<ExprId>(p_.args(outside).begin() + 2, p_.args(outside).end()))
       return;
-    std::vector<ExprId> own;
-    p_.loads(inside, &own);
-    p_.loads(condition, &own);
-    for (ExprId l : own) {
-      if (p_.at(l).ref == *t) return;
-    }
     const std::vector<ExprId>& dims = k_.buffers[y].dims;
     Box box{std::vector<ExprId>(dims.size(), p_.integer(0)), dims, inside};
     std::vector<bool> low(dims.size()), high(dims.size());
@@ -377,6 +409,12 @@ class Parts {
     for (size_t d = 0; d < dims.size(); ++d) {
       if (!at_most(box.lo[d], box.hi[d])) return;
     }
+    std::vector<ExprId> own;
+    p_.loads(inside, &own);
+    p_.loads(condition, &own);
+    for (ExprId l : own) {
+      if (p_.at(l).ref == *t && !outside_of(box, l)) return;
+    }
     const bool begins = begins_as(*t, y, box);
     if (!begins && (!movable(*t, y, &s) || read_later(*t, at))) return;
     Stage over = part(s, box);
@@ -389,7 +427,11 @@ class Parts {
     }
     over.store[0].guard = guard;
     over.overlay = true;
-    if (!begins) retarget(*t, y, std::vector<ExprId>(dims.size(), p_.integer(0)), &s);
+    if (!begins) {
+      note(over);  // where it reads t, it reads y
+      retarget(*t, y, std::vector<ExprId>(dims.size(), p_.integer(0)), &s);
+      forget(over);
+    }
     forget(s);
     if (begins) note(*stages_.insert(at, std::move(as_copy)));
     s = std::move(over);
@@ -399,6 +441,7 @@ class Parts {
   Kernel& k_;
   Pool& p_;
   const int64_t least_bytes_;
+  const bool copies_;                                   // whether boxes may be copies of their own
   std::list<Stage> stages_;                             // a list: addresses are stable
   std::vector<std::vector<Stage*>> writers_, readers_;  // by buffer
 };
@@ -406,7 +449,7 @@ class Parts {
 }  // namespace
 
 void place_parts(Kernel& program, const Target& target) {
-  Parts(program, target.part_bytes).run();
+  Parts(program, target).run();
 }
 
 }  // namespace tenon::kernelgen

@@ -38,6 +38,7 @@ class Splitter {
     int64_t chunk = 1;
     bool exact = true;  // all chunks are full
     ExprId count = kNone;
+    bool lines = false;  // each chunk stores a line of states, not each result one of chunks
   };
 
   int64_t likely(ExprId e) const { return std::max<int64_t>(0, p_.likely(e)); }
@@ -48,9 +49,9 @@ class Splitter {
   }
 
   std::optional<Cut> find_cut(const Stage& s) {
-    if (s.kind != StageKind::kReduce || s.reduce.empty() || points(s.reduce) < target_.huge_row)
-      return std::nullopt;
-    if (points(s.space) >= kFewRows) return std::nullopt;
+    if (s.kind != StageKind::kReduce || s.reduce.empty()) return std::nullopt;
+    if (const auto cut = find_column_cut(s)) return cut;
+    if (points(s.reduce) < target_.huge_row || points(s.space) >= kFewRows) return std::nullopt;
     uint32_t axis = s.reduce[0];
     for (uint32_t a : s.reduce) {
       if (likely(p_.axes()[axis].extent) < kFewRows) axis = a;
@@ -61,8 +62,49 @@ class Splitter {
     Cut cut{axis, 1, true, p_.axes()[axis].extent};
     if (inner >= target_.row_chunk / 4 && n <= kMostChunks) return cut;
     cut.chunk = std::max<int64_t>(target_.row_chunk / inner, n / kMostChunks + 1);
-    if (cut.chunk <= 1) return cut;
-    // Full chunks need no guards.
+    return whole_chunks(cut);
+  }
+
+  // Columns of a matrix that is large and has few columns: threads share the rows, of which each
+  // chunk is read in the order of memory.
+  std::optional<Cut> find_column_cut(const Stage& s) {
+    constexpr int64_t kMostColumns = 4096;
+    const int64_t columns = points(s.space), rows = points(s.reduce);
+    if (target_.vector_bytes == 0 || columns < kFewRows || columns > kMostColumns ||
+        rows < target_.huge_row / columns * 2 || !reads_lines(s))
+      return std::nullopt;
+    uint32_t axis = s.reduce[0];
+    for (uint32_t a : s.reduce) {
+      if (likely(p_.axes()[axis].extent) < kFewRows) axis = a;
+    }
+    const int64_t n = likely(p_.axes()[axis].extent), inner = std::max<int64_t>(1, rows / n);
+    const int64_t chunk = std::max<int64_t>(1, target_.huge_row / (columns * inner));
+    if (n < 2 * chunk || inner * chunk < kFewRows) return std::nullopt;
+    return whole_chunks({axis, chunk, false, p_.axes()[axis].extent, true});
+  }
+
+  // Whether neighbours along an axis of the results lie next to each other in what is summed.
+  bool reads_lines(const Stage& s) {
+    std::vector<ExprId> loads;
+    for (ExprId e : s.step) p_.loads(e, &loads);
+    return std::ranges::any_of(loads, [&](ExprId l) {
+      if (!std::ranges::all_of(s.reduce, [&](uint32_t a) { return p_.uses_axis(l, a); }))
+        return false;
+      const std::vector<ExprId>& strides = k_.buffers[p_.at(l).ref].strides;
+      for (size_t d = 0; d < strides.size(); ++d) {
+        const Expr& x = p_.at(p_.arg(l, static_cast<uint32_t>(d + 2)));
+        if (p_.is_const(strides[d], 1) && x.kind == X::kAxis &&
+            std::ranges::find(s.space, x.ref) != s.space.end() &&
+            likely(p_.axes()[x.ref].extent) >= kFewRows)
+          return true;
+      }
+      return false;
+    });
+  }
+
+  // Full chunks need no guards.
+  Cut whole_chunks(Cut cut) {
+    if (cut.chunk <= 1) return {cut.axis, 1, true, cut.count, cut.lines};
     const auto known = p_.value(cut.count);
     cut.exact = false;
     for (int64_t c = cut.chunk; known && !cut.exact && c >= cut.chunk / 2; --c) {
@@ -87,9 +129,10 @@ class Splitter {
       index.push_back(p_.axis(out.space.back()));
     }
     const uint32_t number = p_.add_axis(cut.count);
-    out.space.push_back(number);
-    dims.push_back(cut.count);
-    index.push_back(p_.axis(number));
+    const ptrdiff_t place = cut.lines ? 0 : static_cast<ptrdiff_t>(dims.size());
+    out.space.insert(out.space.begin() + place, number);
+    dims.insert(dims.begin() + place, cut.count);
+    index.insert(index.begin() + place, p_.axis(number));
     for (uint32_t a : s.reduce) {
       if (a != cut.axis || cut.chunk > 1)
         out.reduce.push_back(
@@ -105,10 +148,10 @@ class Splitter {
     out.init = s.init;
     out.merge = s.merge;
     std::unordered_map<ExprId, ExprId> loaded;
-    std::vector<ExprId> at = index;
     const uint32_t merged = p_.add_axis(cut.count);
-    for (size_t i = 0; i < s.space.size(); ++i) at[i] = p_.axis(s.space[i]);
-    at.back() = p_.axis(merged);
+    std::vector<ExprId> at;
+    for (uint32_t a : s.space) at.push_back(p_.axis(a));
+    at.insert(at.begin() + place, p_.axis(merged));
     const auto n = static_cast<uint32_t>(s.init.size());
     for (uint32_t i = 0; i < n; ++i) {
       const DType type = p_.type(s.init[i]);

@@ -226,6 +226,43 @@ TEST(HugeRows, Values) {
   check(o, {{}}, {{0}});
 }
 
+// ---- Columns of tall matrices, as if small ones were large ----
+
+TEST(Columns, Values) {
+  const std::function<void(Target&)> small = [](Target& t) {
+    t.huge_row = 1 << 9;
+    t.l2_bytes = 1 << 12;
+  };
+  const uint32_t first[] = {0}, outer[] = {0, 1}, ends[] = {0, 2};
+  const auto sums = [&](Builder& b, ExprId rows, ExprId n) {
+    const Tensor x = b.input(TENON_F32, {rows, n}), y = b.input(TENON_F32, {rows, n});
+    b.output(b.reduce(op(b, TENON_S_MUL, {x, y}), first, Fold::kSum));
+    b.output(op(b, TENON_S_SQRT, {op(b, TENON_S_ABS, {b.reduce(y, first, Fold::kSum)})}));
+    b.output(b.reduce(y, first, Fold::kMax));
+    // The second pass needs the result of the first one.
+    const Tensor z = b.input(TENON_F32, {rows, n}), most = b.reduce(z, first, Fold::kMax);
+    const uint32_t second[] = {1};
+    const Tensor apart = op(b, TENON_S_SUB, {z, b.broadcast(most, z.dims, second)});
+    b.output(b.reduce(op(b, TENON_S_EXP, {apart}), first, Fold::kSum));
+  };
+  Builder b;
+  for (int64_t n : {64, 77, 300}) {
+    sums(b, b.dim(97), b.dim(n));  // a prime: the last chunk has fewer rows
+    sums(b, b.dim(96), b.dim(n));
+    sums(b, b.dim(20), b.dim(n));  // too few to be cut
+  }
+  b.output(b.reduce(b.input(TENON_F32, dims(b, {9, 31, 70})), outer, Fold::kSum));
+  b.output(b.reduce(b.input(TENON_F32, dims(b, {9, 31, 70})), ends, Fold::kSum));
+  b.output(
+      b.reduce(b.input(TENON_F32, dims(b, {5, 400, 70})), std::span(&outer[1], 1), Fold::kSum));
+  b.output(b.reduce(b.input(TENON_I64, dims(b, {201, 70})), first, Fold::kSum));
+  b.output(b.reduce(b.input(TENON_BF16, dims(b, {201, 70})), first, Fold::kMin));
+  check(b, {{}}, {{}, 1e-4}, small);
+  Builder s;
+  sums(s, s.extent(), s.extent());
+  check(s, {{3, 64}, {400, 70}, {1, 1000}, {0, 3}, {129, 33}}, {{}, 1e-4}, small);
+}
+
 // ---- Stores past the caches: as if every result were large ----
 
 TEST(Streams, Values) {

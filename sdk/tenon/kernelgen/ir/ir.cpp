@@ -93,6 +93,7 @@ std::string_view name_of_op(uint16_t op) {
   if (op == kRound) return "round";
   if (op == kMulPair) return "mul_pair";
   if (op == kMulAdd) return "mad";
+  if (op == kExp2) return "exp2";
   const std::string_view name = instructions::name(op);
   return name.empty() ? "unknown" : name;
 }
@@ -574,6 +575,7 @@ ExprId Pool::simplify_float(uint16_t code, std::span<const ExprId> args) {
     if (is(args[1], 2)) return mul(x, x);
     if (is(args[1], 3)) return mul(mul(x, x), x);
     if (is(args[1], 4)) return mul(mul(x, x), mul(x, x));
+    if (is(x, 2) && type(x) == TENON_F32) return op(kExp2, {args[1]});
   }
   return kNone;
 }

@@ -54,6 +54,8 @@ inline constexpr uint16_t kMulPair = 243;
 // (x, y, z) of floats: x*y + z, with one rounding where the target does both at once. All else is
 // rounded as it is written, so this is only where a definition asks for it and in sums of products.
 inline constexpr uint16_t kMulAdd = 244;
+// 2 to the power of an f32.
+inline constexpr uint16_t kExp2 = 245;
 
 struct Expr {
   X kind = X::kConst;

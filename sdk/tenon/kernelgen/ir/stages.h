@@ -69,6 +69,17 @@ inline bool element_wise(const Kernel& k, const Stage& s, ExprId load) {
   return seen.size() == s.space.size();
 }
 
+// Offsets of the loads and stores of a stage that prepare() made.
+inline std::vector<ExprId> offsets_of(const Pool& p, const Stage& s) {
+  std::vector<ExprId> out, loads;
+  for (const auto* list : {&s.value, &s.step, &s.final}) {
+    for (ExprId e : *list) p.loads(e, &loads);
+  }
+  for (ExprId l : loads) out.push_back(p.arg(l, 2));
+  for (const View& v : s.store) out.push_back(v.index[0]);
+  return out;
+}
+
 // Whether all results of an element-wise stage are computed at a point before the first is stored
 // there, so that each may lie where an operand does: none of them reads what another one stores.
 inline bool stores_last(const Kernel& k, const Stage& s) {

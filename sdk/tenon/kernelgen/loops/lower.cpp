@@ -10,6 +10,7 @@ Lowering loops_of(const Schedule& schedule) {
   if (schedule.together)
     return schedule.shape == Shape::kContraction ? lower_group_contraction : lower_group_rows;
   if (schedule.wide > 1) return lower_wide_items;
+  if (schedule.lines) return lower_lines;
   switch (schedule.shape) {
     case Shape::kContraction:
       return lower_contraction;

@@ -225,6 +225,7 @@ bool lower_group_rows(Emitter& e, const Schedule& s, std::string* why);
 bool lower_group_contraction(Emitter& e, const Schedule& s, std::string* why);
 
 bool lower_rows(Emitter& e, const Schedule& s, std::string* why);
+bool lower_lines(Emitter& e, const Schedule& s, std::string* why);
 bool lower_wide_items(Emitter& e, const Schedule& s, std::string* why);
 bool lower_contraction(Emitter& e, const Schedule& s, std::string* why);
 bool lower_convolution(Emitter& e, const Schedule& s, std::string* why);

@@ -2,6 +2,7 @@
 // independent: ranges cut them, and lanes run along one of them where memory allows, or along the
 // axis of a scan that may be reordered.
 #include <algorithm>
+#include <utility>
 
 #include "tenon/kernelgen/loops/lower_internal.h"
 
@@ -31,7 +32,13 @@ class Ordered {
       decode(e_, e_.div(item, count), outer);
       const Val lo = e_.mul(e_.mod(item, count), e_.integer(s_.block));
       const Val n = e_.scalar(p_.axes()[s_.vector_axis].extent);
-      lanes(s_.vector_axis, lo, e_.min(n, e_.add(lo, e_.integer(s_.block))), [&] { line(); });
+      const Val hi = e_.min(n, e_.add(lo, e_.integer(s_.block)));
+      if (st_.kind == StageKind::kScatter) {
+        e_.row_depth = e_.depth();
+        scatter([&](auto body) { lanes(s_.vector_axis, lo, hi, body); });
+      } else {
+        lanes(s_.vector_axis, lo, hi, [&] { line(); });
+      }
     });
   }
 
@@ -79,7 +86,7 @@ class Ordered {
   void line() {
     e_.row_depth = e_.depth();
     if (st_.kind == StageKind::kScan) scan();
-    if (st_.kind == StageKind::kScatter) scatter();
+    if (st_.kind == StageKind::kScatter) scatter([](auto body) { body(); });
     if (st_.kind == StageKind::kSort) sort();
   }
 
@@ -234,44 +241,71 @@ class Ordered {
     });
   }
 
-  void scatter() {
+  // `along` runs its argument for the lanes of a block, or once. It runs inside the loops over the
+  // updates, so that what places an update is computed once for its lanes, which lie together.
+  template <class Along>
+  void scatter(Along along) {
     e_.comment("stage 0 Fill");
-    const uint32_t along = vectors() || s_.lanes == 1 ? ~0u : fill_axis();
-    std::vector<uint32_t> axes = st_.fill;
-    std::erase(axes, along);
-    serial(axes, 0, [&] {
-      auto one = [&] { store(st_.store[0], e_.vector(st_.init[0])); };
-      if (along == ~0u) return one();
-      lanes(along, e_.integer(0), e_.scalar(p_.axes()[along].extent), [&] {
-        e_.row_depth = e_.depth();
-        one();
-      });
-    });
+    fill(along);
     e_.comment("stage 0 Step");
+    const bool reads = reads_state();
+    View to = st_.store[1];
+    // A place that all lanes share is tested once, instead of masking each of them.
+    const bool shared =
+        s_.vector_axis != ~0u && to.guard != kNone && !p_.uses_axis(to.guard, s_.vector_axis);
+    const ExprId fits = shared ? std::exchange(to.guard, kNone) : kNone;
     serial(st_.reduce, 0, [&] {
-      const View& v = st_.store[1];
-      const ExprId old = p_.load(v.buffer, k_.buffers[v.buffer].type, v.index, v.guard);
-      // The old element is read only if the step uses it.
-      bool reads = false;
-      std::vector<ExprId> todo = st_.step;
-      p_.begin_walk();
-      while (!todo.empty()) {
-        const ExprId x = todo.back();
-        todo.pop_back();
-        if (x == kNone || !p_.first_visit(x)) continue;
-        reads |= p_.at(x).kind == X::kState;
-        todo.insert(todo.end(), p_.args(x).begin(), p_.args(x).end());
-      }
-      e_.open_alias();
-      if (reads) {
-        Val now = e_.vector(old);
-        now.depth = e_.depth();
-        e_.states = {now};
-      }
-      store(v, e_.vector(st_.step[0]));
-      e_.states.clear();
-      e_.close_alias();
+      const auto all = [&] {
+        along([&] {
+          e_.row_depth = e_.depth();
+          update(to, reads);
+        });
+      };
+      shared ? when(e_, e_.scalar(fits), all) : all();
     });
+  }
+
+  template <class Along>
+  void fill(Along along) {
+    const bool in_lanes = s_.vector_axis != ~0u || s_.lanes == 1;
+    const uint32_t contiguous = in_lanes ? ~0u : fill_axis();
+    std::vector<uint32_t> axes = st_.fill;
+    std::erase(axes, contiguous);
+    serial(axes, 0, [&] {
+      auto one = [&] {
+        e_.row_depth = e_.depth();
+        store(st_.store[0], e_.vector(st_.init[0]));
+      };
+      if (contiguous == ~0u) return along(one);
+      lanes(contiguous, e_.integer(0), e_.scalar(p_.axes()[contiguous].extent), one);
+    });
+  }
+
+  void update(const View& v, bool reads) {
+    e_.open_alias();
+    if (reads) {
+      Val now = e_.vector(p_.load(v.buffer, k_.buffers[v.buffer].type, v.index, v.guard));
+      now.depth = e_.depth();
+      e_.states = {now};
+    }
+    store(v, e_.vector(st_.step[0]));
+    e_.states.clear();
+    e_.close_alias();
+  }
+
+  // The old element is read only if the step uses it.
+  bool reads_state() {
+    bool reads = false;
+    std::vector<ExprId> todo = st_.step;
+    p_.begin_walk();
+    while (!todo.empty()) {
+      const ExprId x = todo.back();
+      todo.pop_back();
+      if (x == kNone || !p_.first_visit(x)) continue;
+      reads |= p_.at(x).kind == X::kState;
+      todo.insert(todo.end(), p_.args(x).begin(), p_.args(x).end());
+    }
+    return reads;
   }
 
   // The innermost axis of the copy, if everything it accesses is contiguous along it.

@@ -420,26 +420,19 @@ class Rows {
 
  public:
   static int64_t contiguity(Pool& p, const Stage& s, uint32_t axis) {
-    std::vector<ExprId> offsets, loads;
-    for (const auto* list : {&s.value, &s.step, &s.final}) {
-      for (ExprId e : *list) p.loads(e, &loads);
-    }
-    for (ExprId l : loads) offsets.push_back(p.arg(l, 2));
-    for (const View& v : s.store) offsets.push_back(v.index[0]);
     int64_t score = 0;
-    for (ExprId off : offsets) {
-      std::vector<ExprId> c;
-      ExprId rest;
-      const uint32_t axes[] = {axis};
-      if (!p.uses_axis(off, axis)) continue;
-      if (!p.affine(off, axes, &c, &rest)) {
-        score -= 6;
-      } else {
-        // Backwards: a vector is turned around.
-        score += p.is_const(c[0], 1) ? 3 : p.is_const(c[0], -1) ? 2 : -4;
-      }
-    }
+    for (ExprId off : offsets_of(p, s)) score += contiguity(p, off, axis);
     return score;
+  }
+
+  static int64_t contiguity(Pool& p, ExprId offset, uint32_t axis) {
+    std::vector<ExprId> c;
+    ExprId rest;
+    const uint32_t axes[] = {axis};
+    if (!p.uses_axis(offset, axis)) return 0;
+    if (!p.affine(offset, axes, &c, &rest)) return -6;
+    // Backwards: a vector is turned around.
+    return p.is_const(c[0], 1) ? 3 : p.is_const(c[0], -1) ? 2 : -4;
   }
 
  private:
@@ -687,6 +680,10 @@ bool lower_rows(Emitter& e, const Schedule& s, std::string* why) {
 
 int64_t access_score(Pool& p, const Stage& s, uint32_t axis) {
   return Rows::contiguity(p, s, axis);
+}
+
+int64_t offset_score(Pool& p, ExprId offset, uint32_t axis) {
+  return Rows::contiguity(p, offset, axis);
 }
 
 }  // namespace tenon::kernelgen

@@ -48,10 +48,28 @@ std::vector<int64_t> padded(std::vector<int64_t> values, size_t count, int64_t o
   return values;
 }
 
+// x whose batch holds groups, with these as groups of its features.
+Tensor groups_of_features(Builder& b, const Tensor& x, uint32_t batch, uint32_t feature,
+                          int64_t groups) {
+  Pool& p = b.pool();
+  std::vector<ExprId> split = x.dims, joined = x.dims;
+  split[batch] = p.floordiv(x.dims[batch], p.integer(groups));
+  joined[batch] = split[batch];
+  joined[feature] = p.mul(x.dims[feature], p.integer(groups));
+  split.insert(split.begin() + batch, p.integer(groups));
+  // Of the dims after the split, all but the groups in their order, and the groups before the
+  // features.
+  const uint32_t features = feature < batch ? feature : feature + 1;
+  std::vector<uint32_t> order;
+  for (uint32_t d = 0; d < split.size(); ++d) {
+    if (d == features) order.push_back(batch);
+    if (d != batch) order.push_back(d);
+  }
+  return b.reshape(b.transpose(b.reshape(x, split), order), joined);
+}
+
 std::vector<Tensor> conv(LoweringSite& s) {
-  if (s.integer("batch_groups", 1) != 1) return s.refuse("batch groups are not generated");
-  const Tensor x = s.in[0];
-  Tensor w = s.in[1];
+  Tensor x = s.in[0], w = s.in[1];
   const size_t rank = x.rank(), spatial = rank - 2;
   const std::vector<uint32_t> xd = dim_numbers(s, "x_dims", rank),
                               wd = dim_numbers(s, "w_dims", rank),
@@ -60,6 +78,7 @@ std::vector<Tensor> conv(LoweringSite& s) {
   numbers.x_spatial.assign(xd.begin() + 2, xd.end());
   numbers.w_spatial.assign(wd.begin() + 2, wd.end());
   numbers.out_spatial.assign(od.begin() + 2, od.end());
+  int64_t groups = s.integer("groups", 1);
   std::vector<uint32_t> flipped;
   const std::vector<int64_t> reversal = padded(s.integers("reversal"), spatial, 0);
   const std::vector<int64_t> strides = padded(s.integers("strides"), spatial, 1),
@@ -74,11 +93,18 @@ std::vector<Tensor> conv(LoweringSite& s) {
     if (reversal[i] != 0) flipped.push_back(numbers.w_spatial[i]);
     window.push_back({*size, strides[i], low[i], high[i], dilation[i], base[i]});
   }
-  if (!flipped.empty()) w = s.b.reverse(w, flipped);
+  const bool turned = !flipped.empty();
+  if (turned) w = s.b.reverse(w, flipped);
   std::vector<ExprId> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
-  return {s.b.conv(x, w, numbers, window, s.integer("groups", 1), dims, s.acc(),
-                   s.result_types[0].dtype)};
+  if (!turned) {
+    if (const auto sums = depthwise_gradient(s, numbers, window, dims)) return {*sums};
+  }
+  if (const int64_t parts = s.integer("batch_groups", 1); parts != 1) {
+    x = groups_of_features(s.b, x, xd[0], xd[1], parts);
+    groups = parts;
+  }
+  return {s.b.conv(x, w, numbers, window, groups, dims, s.acc(), s.result_types[0].dtype)};
 }
 
 std::vector<Tensor> reduce_window(LoweringSite& s) {

@@ -3,6 +3,7 @@
 #ifndef TENON_KERNELGEN_LOWER_OP_LOWERING_H_
 #define TENON_KERNELGEN_LOWER_OP_LOWERING_H_
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,6 +72,13 @@ struct LoweringSite {
   bool result_dims(uint32_t i, std::vector<ExprId>* out) const;
   std::vector<Tensor> refuse(std::string reason) const;
 };
+
+// The gradient of a depthwise filter: a convolution whose batch groups have one image of x each,
+// with at most 64 elements per channel in a result of dims `dims`. Empty for others, for which
+// Builder::conv() is right. The filter is not turned.
+std::optional<Tensor> depthwise_gradient(LoweringSite& s, const ConvDims& n,
+                                         std::span<const WindowDim> window,
+                                         std::span<const ExprId> dims);
 
 // Adds a check that every start of a gather or scatter is in [0, dim - size]. vector_dim < 0: an
 // index is one number.

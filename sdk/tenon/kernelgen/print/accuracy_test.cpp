@@ -315,6 +315,33 @@ TEST(Accuracy, WholePowers) {
   }
 }
 
+// Powers of the number 2, which have an operation of their own.
+TEST(Accuracy, PowersOfTwo) {
+  std::vector<double> x = {0, -0.0, 1, 127, 128, 129, -126, -149, -150, -151, INFINITY, -INFINITY};
+  std::mt19937_64 rng(7);
+  std::uniform_real_distribution<double> u(-152, 130), near(-1, 1);
+  for (int i = 0; i < 4000; ++i) x.push_back(static_cast<float>(i % 2 == 0 ? u(rng) : near(rng)));
+  for (const Target& target : targets()) {
+    Builder b;
+    const uint32_t words[] = {TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 2, 0,
+                              TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_POW, 0)};
+    const Tensor in = b.input(TENON_F32, {b.dim(static_cast<int64_t>(x.size()))});
+    const DType types[] = {TENON_F32};
+    b.output(b.map(words, std::span(&in, 1), {}, types)[0]);
+    std::vector<testing::Data> memory;
+    for (int i = 0; i < 2; ++i) memory.emplace_back(TENON_F32, x.size());
+    for (size_t i = 0; i < x.size(); ++i) memory[0].set(i, x[i]);
+    testing::Session s;
+    ASSERT_TRUE(s.build(b.take_program(), target, {})) << s.why;
+    s.run(&memory, 2);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const Real want = std::exp2(static_cast<Real>(x[i])), got = memory[1].get(i);
+      if (static_cast<float>(want) == got) continue;
+      EXPECT_LE(std::fabs(got - want), 4 * ulp(want, TENON_F32)) << target.isa << " " << x[i];
+    }
+  }
+}
+
 // What GPUs without f64 compute themselves.
 TEST(Accuracy, WithoutF64) {
   Target target = Target::scalar();

@@ -668,6 +668,11 @@ void Prelude::need_f64(const std::string& user) {
 std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
   const std::string name = std::string(f) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
+  if (f == "held") {
+    const std::string T = type(t, lanes);
+    functions_ += "FN " + T + " " + name + "(" + T + " x) { HOLD(x); return x; }\n";
+    return name;
+  }
   if (f == "sel") {
     const std::string T = type(t, lanes), P = type(TENON_PRED, lanes);
     const uint32_t bytes = size_of(t == TENON_PRED ? DType{TENON_I32} : t);

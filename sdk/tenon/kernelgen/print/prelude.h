@@ -83,6 +83,8 @@ class Prelude {
   std::string memory_type(DType t) const;
   std::string text() const { return header() + types_ + functions_; }
   const std::string& why() const { return why_; }
+  // Whether HOLD keeps a value in a register of its own; elsewhere it does nothing.
+  bool holds() const { return target_.isa == "avx512"; }
   // Whether some text needs f64, which the target lacks; it is then the reason why.
   bool needs_f64() const { return needs_f64_; }
 

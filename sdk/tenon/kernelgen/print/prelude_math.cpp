@@ -108,23 +108,84 @@ constexpr Function kF32[] = {
      "p * f * z; p = @mad(k, -2.12194440e-4f, p); p = @mad(-0.5f, z, p); $F r = f + p; r = @mad(k, "
      "0.693359375f, r); r = $S(x == ($F)0, -$INF, r); r = $S(x < ($F)0, $NAN, r); return $S((x == "
      "$INF) | (x != x), x, r); }\n"},
-    // N. Juffa's single precision erf: a polynomial below 0.93, 1 - exp(polynomial) above.
+    // x less its nearest integer is exact.
+    {"exp2",
+     "FN $F exp2_$n($F x) { $M none = x < ($F)-150.f; x = $S(x > ($F)129.f, 129.f, x); x = "
+     "$S(x < ($F)-151.f, -151.f, x); $F n = (x + 12582912.f) - 12582912.f; $F r = (x - n) * "
+     "0.69314718056f; $F p = @mad(1.9875691500e-4f, r, 1.3981999507e-3f); p = @mad(p, r, "
+     "8.3334519073e-3f); p = @mad(p, r, 4.1665795894e-2f); p = @mad(p, r, 1.6666665459e-1f); p "
+     "= @mad(p, r, 5.0000001201e-1f); p = @mad(p, r * r, r) + 1.f; $I i = $C($I, $S(x != x, 0, "
+     "n)); $I h = i >> 1; return p * $B($F, ($I)((h + 127) << 23)) * $S(none, 0, $B($F, "
+     "($I)((i - h + 127) << 23))); }\n"},
+    // N. Juffa's single precision erfc: a polynomial of (a - 2) / (a + 2) for exp(a^2) erfc(a) (1 +
+    // 2
+    // a) - 1. The square is that of the upper bits, which is exact, and the rest is another factor.
+    {"erfc",
+     "FN $F erfc_$n($F x) { $F a = @abs(x); a = $S(a > ($F)11.f, 11.f, a); $F q = (a - 2.f) / "
+     "(a + 2.f); $F p = @mad(-4.01139259e-4f, q, -1.23075210e-3f); p = @mad(p, q, "
+     "1.31355342e-3f); p = @mad(p, q, 8.63227434e-3f); p = @mad(p, q, -8.05991981e-3f); p = "
+     "@mad(p, q, -5.42046614e-2f); p = @mad(p, q, 1.64055392e-1f); p = @mad(p, q, "
+     "-1.66031361e-1f); p = @mad(p, q, -9.27639827e-2f); p = @mad(p, q, 2.76978403e-1f); $F r "
+     "= (p + 1.f) / @mad(2.f, a, 1.f); $F h = $B($F, ($I)($B($I, a) & ~(($I)0xfff))); r = r * "
+     "@exp(-(h * h)) * @exp((h - a) * (h + a)); r = $S(x < ($F)0, 2.f - r, r); return $S(x != "
+     "x, x, r); }\n"},
+    // N. Juffa's inverse of erf: polynomials of log(1 - x^2).
+    {"erf_inv",
+     "FN $F erf_inv_$n($F x) { $F a = @abs(x); $F t = @log((1.f - a) * (1.f + a)); $F p = "
+     "@mad(3.03697567e-10f, t, 2.93243101e-8f); p = @mad(p, t, 1.22150334e-6f); p = @mad(p, t, "
+     "2.84108955e-5f); p = @mad(p, t, 3.93552968e-4f); p = @mad(p, t, 3.02698812e-3f); p = "
+     "@mad(p, t, 4.83185798e-3f); p = @mad(p, t, -2.64646143e-1f); p = @mad(p, t, "
+     "8.40016484e-1f); $F q = @mad(5.43877832e-9f, t, 1.43285448e-7f); q = @mad(q, t, "
+     "1.22774793e-6f); q = @mad(q, t, 1.12963626e-7f); q = @mad(q, t, -5.61530760e-5f); q = "
+     "@mad(q, t, -1.47697632e-4f); q = @mad(q, t, 2.31468678e-3f); q = @mad(q, t, "
+     "1.15392581e-2f); q = @mad(q, t, -2.32015476e-1f); q = @mad(q, t, 8.86226892e-1f); $F y = "
+     "x * $S(t < ($F)-6.125f, p, q); return $S(a == ($F)1, @copysign(($F)$INF, x), y); }\n"},
+    // The arctangent of a quotient up to 1, whose argument is reduced by pi/4 from tan(pi/8) on.
+    {"atan2",
+     "FN $F atan2_$n($F y, $F x) { $F a = @abs(x), b = @abs(y); $F low = $S(a < b, a, b), high "
+     "= $S(a < b, b, a); $F t = low / high; t = $S(low == high, 1.f, t); t = $S(high == ($F)0, "
+     "0.f, t); $M far = t > ($F)0.414213562f; $F u = $S(far, (t - 1.f) / (t + 1.f), t), z = u "
+     "* u; $F r = @mad(u * z, @mad(z, @mad(z, @mad(z, 8.05374449538e-2f, -1.38776856032e-1f), "
+     "1.99777106478e-1f), -3.33329491539e-1f), u); r = $S(far, 0.785398163f + r, r); r = $S(a "
+     "< b, 1.57079633f - r, r); r = $S($B($I, x) < ($I)0, 3.14159265f - r, r); r = "
+     "@copysign(r, y); return $S((x != x) | (y != y), x + y, r); }\n"},
+    // 1 - exp(t p(t)) of t = |a|, as expm1 computes it, which keeps the digits of small results.
+    // The
+    // polynomial is our own fit of log(erfc(t)) / t up to 4, where erf is 1; errors count as they
+    // appear in the result. The low bits of j are the exponent.
     {"erf",
-     "FN $F erf_$n($F a) { $F t = @abs(a); $F s = a * a; t = $S(t > ($F)4.5f, 4.5f, t); $F s2 = t "
-     "* t; $F r = @mad(-1.72853470e-5f, t, 3.83197126e-4f); $F u = @mad(-3.88396438e-3f, t, "
-     "2.42546219e-2f); r = @mad(r, s2, u); r = @mad(r, t, -1.06777877e-1f); r = @mad(r, t, "
-     "-6.34846687e-1f); r = @mad(r, t, -1.28717512e-1f); r = @mad(r, t, -t); r = @copysign(1.f - "
-     "@exp(r), a); $F q = @mad(-5.96761703e-4f, s, 4.99119423e-3f); q = @mad(q, s, "
-     "-2.67681349e-2f); q = @mad(q, s, 1.12819925e-1f); q = @mad(q, s, -3.76125336e-1f); q = "
-     "@mad(q, s, 1.28379166e-1f); q = @mad(q, a, a); return $S(a != a, a, $S(t > ($F)0.927734375f, "
-     "r, q)); }\n"},
-    // In f64: exact except for the last rounding.
-    {"pow", "FN $F pow_$n($F a, $F b) { return $C($F, @pow<f64>($C($D, a), $C($D, b))); }\n"},
+     "FN $F erf_$n($F a) { $F t = @abs(a); t = $S(t > ($F)4.f, 4.f, t); $F s = "
+     "@mad(-4.0708372e-5f, t, 3.8100348e-4f); s = @mad(s, t, -1.2517537e-3f); s = @mad(s, t, "
+     "-2.0570765e-4f); s = @mad(s, t, 1.9321712e-2f); s = @mad(s, t, -1.0281441e-1f); s = "
+     "@mad(s, t, -6.3661647e-1f); s = @mad(s, t, -1.1283792e+0f); $F r = s * t; $F j = @mad(r, "
+     "1.44269504088896341f, 12582912.f); $F n = j - 12582912.f; $F f = @mad(-n, 0.693359375f, "
+     "r); f = @mad(n, 2.12194440e-4f, f); $F p = @mad(1.9875691500e-4f, f, 1.3981999507e-3f); "
+     "p = @mad(p, f, 8.3334519073e-3f); p = @mad(p, f, 4.1665795894e-2f); p = @mad(p, f, "
+     "1.6666665459e-1f); p = @mad(p, f, 5.0000001201e-1f); p = @mad(p, f * f, f); $F k = "
+     "$B($F, ($I)(($B($I, j) + 127) << 23)); return @copysign(@mad(-k, p, 1.f - k), a); }\n"},
+    // The logarithm and the power in f64, to a few bits more than the result has.
+    {"pow",
+     "FN $F pow_$n($F x, $F y) { $F a = @abs(x); $D d = $C($D, a); $D f = @logm<f64>(d) - 1.0; "
+     "$D s = f / (2.0 + f); $D z = s * s; $D l = @mad<f64>(z, 7.6923076923e-2, "
+     "9.0909090909e-2); l = @mad<f64>(z, l, 1.1111111111e-1); l = @mad<f64>(z, l, "
+     "1.4285714286e-1); l = @mad<f64>(z, l, 0.2); l = @mad<f64>(z, l, 3.3333333333e-1); s = s "
+     "+ s; l = @mad<f64>(s * z, l, s); l = @mad<f64>(@logk<f64>(d), 0.69314718055994531, l); "
+     "$D p = $C($D, y) * l; p = $SD(p < ($D)-110.0, -110.0, p); p = $SD(p > ($D)110.0, 110.0, "
+     "p); $D n = @mad<f64>(p, 1.4426950408889634, 6755399441055744.0) - 6755399441055744.0; $D "
+     "r = @mad<f64>(n, -0.69314718055994531, p); $D t = @mad<f64>(r, 2.4801587302e-5, "
+     "1.9841269841e-4); t = @mad<f64>(t, r, 1.3888888889e-3); t = @mad<f64>(t, r, "
+     "8.3333333333e-3); t = @mad<f64>(t, r, 4.1666666667e-2); t = @mad<f64>(t, r, "
+     "1.6666666667e-1); t = @mad<f64>(t, r, 0.5); t = @mad<f64>(t, r * r, r) + 1.0; t = t * "
+     "@pow2i<f64>(@int<f64>($SD(n == n, n, 0.0))); $F e = $C($F, t); e = $S(a == ($F)0, $S(y < "
+     "($F)0, $INF, 0.f), e); e = $S(a == $INF, $S(y < ($F)0, 0.f, $INF), e); $M whole = "
+     "(@abs(y) >= ($F)0x1p24f) | (@round_even(y) == y); $F halved = y * 0.5f; $M odd = whole & "
+     "(@abs(y) < ($F)0x1p24f) & (@round_even(halved) != halved); $M negative = $B($I, x) < "
+     "($I)0; e = $S(negative & odd, -e, e); e = $S((x < ($F)0) & (a != $INF) & (whole == 0), "
+     "$NAN, e); e = $S((a == ($F)1) & (@abs(y) == $INF), 1.f, e); e = $S((x != x) | (y != y), "
+     "x + y, e); return $S((x == ($F)1) | (y == ($F)0), 1.f, e); }\n"},
+    // In f64, too.
     {"sin", "FN $F sin_$n($F a) { return $C($F, @sin<f64>($C($D, a))); }\n"},
     {"cos", "FN $F cos_$n($F a) { return $C($F, @cos<f64>($C($D, a))); }\n"},
-    {"atan2", "FN $F atan2_$n($F a, $F b) { return $C($F, @atan2<f64>($C($D, a), $C($D, b))); }\n"},
-    {"erfc", "FN $F erfc_$n($F a) { return $C($F, @erfc<f64>($C($D, a))); }\n"},
-    {"erf_inv", "FN $F erf_inv_$n($F a) { return $C($F, @erf_inv<f64>($C($D, a))); }\n"},
     {"lgamma", "FN $F lgamma_$n($F a) { return $C($F, @lgamma<f64>($C($D, a))); }\n"},
     {"digamma", "FN $F digamma_$n($F a) { return $C($F, @digamma<f64>($C($D, a))); }\n"},
     // Rounding where the instruction set has none: numbers from 2^23 on are integers already.
@@ -462,6 +523,29 @@ constexpr std::string_view kRemF32 =
     "return r; }\n";
 constexpr std::string_view kRemScalar = "FN $F rem_$n($F a, $F b) { return @rem1(a, b); }\n";
 
+// With one rounding for both operations, pi/2 in three parts leaves a fraction that is right to the
+// last place up to 71476; beyond, lanes take the long way in f64, in a loop, since they are rare.
+// The quotient is in the low bits of what it was rounded by.
+constexpr std::string_view kTrigF32 =
+    "FN $F trig_$n($F x, OWNED $I* quadrant) { $F j = @mad(x, 0.636619747f, 12582912.f); *quadrant "
+    "= $B($I, j); j = j - 12582912.f; $F r = @mad(j, -1.57079601e+00f, x); r = @mad(j, "
+    "-3.13916473e-07f, r); return @mad(j, -5.39030253e-15f, r); }\n";
+constexpr std::string_view kTrigPolyF32 =
+    "FN $F trigp_$n($F r, $I q) { $F z = r * r; $F c = @mad(2.44677067e-5f, z, -1.38877297e-3f); c "
+    "= @mad(c, z, 4.16666567e-2f); c = @mad(c, z, -0.5f); c = @mad(c, z, 1.f); $F s = "
+    "@mad(2.84040971e-6f, z, -1.98564914e-4f); s = @mad(s, z, 8.33339710e-3f); s = @mad(s, z, "
+    "-1.66666672e-1f); s = @mad(s, r * z, r); r = $S((q & 1) != ($I)0, c, s); return $S((q & 2) != "
+    "($I)0, -r, r); }\n";
+constexpr std::string_view kSinF32 =
+    "FN $F sin_$n($F x) { $I q; $F t = @trig(x, &q); $F r = @trigp(t, q); r = $S(x == ($F)0, x, "
+    "r); "
+    "$M near = @abs(x) < ($F)71476.f; if (__builtin_reduce_and(near) == 0) for (int l = 0; l < $N; "
+    "++l) { if (near[l] == 0) r[l] = @sin<one>(x[l]); } return r; }\n";
+constexpr std::string_view kCosF32 =
+    "FN $F cos_$n($F x) { $I q; $F t = @trig(x, &q); $F r = @trigp(t, q + 1); $M near = @abs(x) < "
+    "($F)71476.f; if (__builtin_reduce_and(near) == 0) for (int l = 0; l < $N; ++l) { if (near[l] "
+    "== 0) r[l] = @cos<one>(x[l]); } return r; }\n";
+
 // vscalefps does both scalings of the exponent and every special case at once. Lanes whose result
 // is 0 are left out, because a result that underflows takes a core hundreds of cycles, and masked
 // scores are all such lanes.
@@ -473,6 +557,16 @@ constexpr std::string_view kExpAvx512 =
     "$F p = @mad(1.9875691500e-4f, r, 1.3981999507e-3f); p = @mad(p, r, 8.3334519073e-3f); p = "
     "@mad(p, r, 4.1665795894e-2f); p = @mad(p, r, 1.6666665459e-1f); p = @mad(p, r, "
     "5.0000001201e-1f); p = @mad(p, r * r, r) + 1.f; typedef float G "
+    "__attribute__((vector_size(64))); return ($F)__builtin_ia32_scalefps512_mask((G)p, (G)n, "
+    "(G){}, some, 4); }\n";
+
+constexpr std::string_view kExp2Avx512 =
+    "FN $F exp2_$n($F x) { typedef int M __attribute__((vector_size(64))); unsigned short some = "
+    "(unsigned short)~__builtin_ia32_cvtd2mask512((M)(x < ($F)-150.f)); x = $S(x > ($F)129.f, "
+    "129.f, x); x = $S(x < ($F)-151.f, -151.f, x); $F n = (x + 12582912.f) - 12582912.f; $F r = (x "
+    "- n) * 0.69314718056f; $F p = @mad(1.9875691500e-4f, r, 1.3981999507e-3f); p = @mad(p, r, "
+    "8.3334519073e-3f); p = @mad(p, r, 4.1665795894e-2f); p = @mad(p, r, 1.6666665459e-1f); p = "
+    "@mad(p, r, 5.0000001201e-1f); p = @mad(p, r * r, r) + 1.f; typedef float G "
     "__attribute__((vector_size(64))); return ($F)__builtin_ia32_scalefps512_mask((G)p, (G)n, "
     "(G){}, some, 4); }\n";
 
@@ -501,6 +595,14 @@ std::string_view remainder_text(DType type, const Target& target, uint32_t lanes
   return target.fma ? kRemF64Fma : kRemVector;
 }
 
+// Sines of vectors of f32 where both operations of a sum of products are rounded once.
+std::string_view trigonometric_text(std::string_view name) {
+  if (name == "sin") return kSinF32;
+  if (name == "cos") return kCosF32;
+  if (name == "trig") return kTrigF32;
+  return name == "trigp" ? kTrigPolyF32 : std::string_view();
+}
+
 std::string_view mad_text(const Target& target) {
   if (target.dialect == Dialect::kOpenCl) return kMadOpenCl;
   if (target.dialect == Dialect::kMetal) return kMadMetal;
@@ -519,9 +621,13 @@ std::string_view math_text(std::string_view name, DType type, const Target& targ
   if (!target.fp64 && type == TENON_F32 && lanes == 1) {
     if (const std::string_view alone = find(kF32Alone, name); !alone.empty()) return alone;
   }
+  if (type == TENON_F32 && lanes > 1 && target.fma) {
+    if (const std::string_view text = trigonometric_text(name); !text.empty()) return text;
+  }
   if (name == "reduce") return lanes > 1 ? kReduceVector : kReduceScalar;
   if (name == "exp" && type == TENON_F32 && lanes == 16 && target.isa == "avx512")
     return kExpAvx512;
+  if (name == "exp2" && lanes == 16 && target.isa == "avx512") return kExp2Avx512;
   if (name == "copysign" && lanes > 1 && target.isa == "avx512") return kCopysignAvx512;
   const bool rounds = target.isa == "avx512" || target.isa == "avx2" || target.isa == "neon";
   std::string_view t = rounds ? find(kRoundingVector, name) : find(kRoundingByHand, name);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace tenon::kernelgen {
 namespace {
@@ -240,7 +241,8 @@ class Text {
       case TENON_S_IS_NAN:
         return to_pred("(" + v(n.args[0]) + " != " + v(n.args[0]) + ")", type(n.args[0]), w);
       case TENON_S_SELECT:
-        return w > 1 ? call(p_.need("sel", t, w), n)
+        return w > 1 ? p_.need("sel", t, w) + "(" + v(n.args[0]) + ", " + held(n.args[1]) + ", " +
+                           held(n.args[2]) + ")"
                      : "(" + v(n.args[0]) + " ? " + v(n.args[1]) + " : " + v(n.args[2]) + ")";
       case TENON_S_CONVERT:
         if (in_range(n.args[0], t)) return call(p_.need_narrowing(t, w), n);
@@ -274,6 +276,20 @@ class Text {
     const std::string name(special ? special : name_of_op(n.op));
     return call(p_.need(w > 1 && is_integer(t) && divides_by_number(n) ? name + "c" : name, t, w),
                 n);
+  }
+
+  bool is_plain_vector(const Node& load) const {
+    const uint32_t bytes = size_of(load.type) * lanes(load.dst);
+    return p_.holds() && load.space == Space::kBuffer && load.args[1] == kNoValue &&
+           load.stride == kNoValue && lanes(load.args[0]) == 1 && load.type != TENON_PRED &&
+           lanes(load.dst) > 1 && bytes >= 16 && bytes <= 64;
+  }
+
+  // The operand of a select. What was loaded stays a plain load of a whole vector: clang would make
+  // a load and a select with 0 one masked load, and prefetchers follow those badly. Streams from
+  // memory lost a third of their speed.
+  std::string held(ValueId x) {
+    return loaded_.contains(x) || computed_.contains(x) ? p_.need("held", type(x), lanes(x)) + "(" + v(x) + ")" : v(x);
   }
 
   // Whether the divisor is in the text and no special case.
@@ -630,6 +646,10 @@ class Text {
         break;
       case NodeKind::kOp:
         define(n.dst, operation(n));
+        if (is_float(type(n.dst)) && lanes(n.dst) > 1 && size_of(type(n.dst)) * lanes(n.dst) <= 64 &&
+            (loaded_.contains(n.args[0]) || loaded_.contains(n.args[1])) &&
+            n.op != TENON_S_SELECT)
+          computed_.insert(n.dst);
         break;
       case NodeKind::kSplat: {
         const std::string T = type_text(n.dst);
@@ -671,6 +691,7 @@ class Text {
       }
       case NodeKind::kLoad:
         define(n.dst, load(n));
+        if (is_plain_vector(n)) loaded_.insert(n.dst);
         break;
       case NodeKind::kStore:
         store(n);
@@ -758,6 +779,8 @@ class Text {
     double low = -INFINITY, high = INFINITY;
   };
   int64_t shuffles_ = 0;
+  std::unordered_set<ValueId> loaded_;    // whole vectors, from buffers
+  std::unordered_set<ValueId> computed_;  // from these by one instruction, which may load
   std::unordered_map<ValueId, int64_t> constants_;  // Node::bits, also of splats
   std::unordered_map<ValueId, Bounds> bounds_;
   std::string out_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tenon/kernelgen/ir/stages.h"
 #include "tenon/kernelgen/schedule/neighbours.h"
 #include "tenon/kernelgen/schedule/prepare.h"
 #include "tenon/kernelgen/schedule/repeats.h"
@@ -10,6 +11,7 @@
 namespace tenon::kernelgen {
 
 int64_t access_score(Pool& p, const Stage& s, uint32_t axis);
+int64_t offset_score(Pool& p, ExprId offset, uint32_t axis);
 
 namespace {
 
@@ -54,7 +56,7 @@ int64_t weight(const Pool& p, const Stage& s) {
     seen[e] = true;
     const Expr& x = p.at(e);
     if (x.kind == X::kOp && x.type != TENON_I64)
-      n += x.op >= TENON_S_EXP && x.op <= TENON_S_DIGAMMA ? 12 : 1;
+      n += (x.op >= TENON_S_EXP && x.op <= TENON_S_DIGAMMA) || x.op == kExp2 ? 12 : 1;
     for (ExprId a : p.args(e)) todo.push_back(a);
   }
   return n;
@@ -172,7 +174,7 @@ void interleave(Kernel& k, const Target& t, Schedule* s) {
   for (uint32_t a : k.lead) {
     if (a == s->vector_axis || step(a) != 1 || !p.is_const(p.axes()[a].extent, channels)) continue;
     s->interleaved_axis = a;
-    s->block = 4096;
+    s->block = 64;
     const int64_t line = std::min(s->block, likely(p, p.axes()[s->vector_axis].extent));
     s->grain = std::max<int64_t>(1, 16384 / (line * channels));
   }
@@ -373,6 +375,7 @@ std::string to_text(const Schedule& s) {
   }
   if (s.nontemporal != 0)
     out += "  results past the caches from " + std::to_string(s.nontemporal) + " bytes on\n";
+  if (s.lines) out += "  lines of states in scratch\n";
   if (s.interleaved_axis != ~0u)
     out += "  interleaved with i" + std::to_string(s.interleaved_axis) + "\n";
   if (s.tile_axis != ~0u) out += "  tiles along i" + std::to_string(s.tile_axis) + "\n";
@@ -500,23 +503,118 @@ bool one_visit(const Kernel& k) {
   return true;
 }
 
+// Points of those axes that are not the kernel's lead axes.
+static int64_t inner_points(const Kernel& k, const std::vector<uint32_t>& axes) {
+  int64_t n = 1;
+  for (uint32_t a : axes) {
+    if (contains(k.lead, a)) continue;
+    n = std::min<int64_t>(INT32_MAX, n * likely(k.pool, k.pool.axes()[a].extent));
+  }
+  return n;
+}
+
+// access_score without what is rare in a long row: the mean that is stored behind a sum, or the
+// factor of a row, do not decide how the sum is computed.
+static int64_t row_score(Kernel& k, const Stage& st, uint32_t axis, int64_t row) {
+  constexpr int64_t kRare = 16;
+  Pool& p = k.pool;
+  const std::vector<uint32_t> inner = inner_axes(k, st);
+  int64_t score = 0;
+  for (ExprId off : offsets_of(p, st)) {
+    std::vector<uint32_t> used;
+    for (uint32_t a : inner) {
+      if (p.uses_axis(off, a)) used.push_back(a);
+    }
+    if (inner_points(k, used) * kRare > row) score += offset_score(p, off, axis);
+  }
+  return score;
+}
+
+// How well lanes fit along the best inner axis of each stage.
+static int64_t inner_score(Kernel& k, uint32_t lanes, int64_t row) {
+  int64_t score = 0;
+  for (const Stage& st : k.stages) {
+    int64_t best = INT64_MIN;
+    for (uint32_t a : inner_axes(k, st)) {
+      const bool few = likely(k.pool, k.pool.axes()[a].extent) < lanes;
+      best = std::max(best, row_score(k, st, a, row) - (few ? 8 : 0));
+    }
+    if (best != INT64_MIN) score += best;
+  }
+  return score;
+}
+
+static int64_t other_lead_points(const Kernel& k, uint32_t without) {
+  int64_t n = 1;
+  for (uint32_t a : k.lead) {
+    if (a != without) n = std::min<int64_t>(INT32_MAX, n * likely(k.pool, k.pool.axes()[a].extent));
+  }
+  return n;
+}
+
+// Whether one pass over rows reduces the columns, so that rows may be read in the order of memory
+// while the states of all columns wait in scratch.
+static bool sums_lines(Kernel& k, uint32_t columns) {
+  Pool& p = k.pool;
+  bool reads = false, mapped = false;
+  const std::vector<uint32_t>* rows = nullptr;
+  std::vector<bool> written(k.buffers.size());
+  for (const Stage& st : k.stages) {
+    for (const View& v : st.store) written[v.buffer] = true;
+  }
+  for (const Stage& st : k.stages) {
+    if (st.kind == StageKind::kMap) {
+      if (!inner_axes(k, st).empty()) return false;
+      mapped = true;
+      continue;
+    }
+    if (mapped || st.kind != StageKind::kReduce || inner_points(k, st.space) != 1) return false;
+    if (rows != nullptr && *rows != st.reduce) return false;
+    rows = &st.reduce;
+    std::vector<ExprId> loads;
+    for (ExprId e : st.step) p.loads(e, &loads);
+    for (ExprId l : loads) {
+      reads |= p.is_const(coefficient(p, p.arg(l, 2), columns), 1);
+      if (written[p.at(l).ref]) return false;  // by another pass
+    }
+  }
+  return reads;
+}
+
+// Rows are read whole if more than one block of columns would otherwise walk down their own part.
+// That part is then a short piece of each row, which no prefetcher sees coming.
+static void in_lines(Kernel& k, const Target& t, int64_t row, Schedule* s) {
+  constexpr int64_t kStates = 16 << 10;  // bytes of states, half of L1
+  constexpr int64_t kFewRows = 8;
+  const int64_t extent = likely(k.pool, k.pool.axes()[s->vector_axis].extent);
+  // What is in L2 may be walked in any order.
+  const bool large = row * std::min<int64_t>(extent, INT32_MAX) * 8 > t.l2_bytes;
+  if (s->lanes < 2 || extent <= s->block || row < kFewRows || !large ||
+      !sums_lines(k, s->vector_axis))
+    return;
+  int64_t bytes = 0;
+  for (const Stage& st : k.stages) {
+    for (ExprId e : st.init) bytes += size_of(k.pool.type(e));
+  }
+  s->lines = true;
+  s->unroll = 1;
+  s->block = kStates / std::max<int64_t>(bytes, 1) / s->lanes * s->lanes;
+  // Threads share the columns, unless they have other lead axes to share.
+  const int64_t least = 16 * int64_t{s->lanes};
+  if (other_lead_points(k, s->vector_axis) < kFewRows)
+    s->block = std::clamp((extent / 4 + least - 1) / least * least, least, s->block);
+  s->grain = std::max<int64_t>(1, 8192 / (row * std::min(extent, s->block)));
+}
+
 bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*) {
   Pool& p = k.pool;
   Schedule s;
   s.shape = Shape::kRowReduction;
   s.lanes = lanes_of(k, t);
   int64_t row = 1, steps = 0;
-  int64_t along_inner = 0;
   for (const Stage& st : k.stages) {
     steps = std::max(steps, weight(p, st));
-    int64_t points = 1, best = INT64_MIN;
-    for (uint32_t a : inner_axes(k, st)) {
-      const int64_t n = likely(p, p.axes()[a].extent);
-      points = std::min<int64_t>(INT32_MAX, points * n);
-      best = std::max(best, access_score(p, st, a) - (n < s.lanes ? 8 : 0));
-    }
-    row = std::max(row, points);
-    if (best != INT64_MIN) along_inner += best;
+    row = std::max(row, inner_points(k, inner_axes(k, st)));
   }
   s.grain = std::max<int64_t>(1, 8192 / row);
   if (t.items()) {
@@ -527,11 +625,12 @@ bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*)
     *out = s;
     return true;
   }
+  const int64_t along_inner = inner_score(k, s.lanes, row);
   int64_t along_lead = INT64_MIN;
   uint32_t lead = ~0u;
   for (uint32_t a : k.lead) {
     int64_t score = 0;
-    for (const Stage& st : k.stages) score += access_score(p, st, a);
+    for (const Stage& st : k.stages) score += row_score(k, st, a, row);
     if (likely(p, p.axes()[a].extent) < s.lanes) score -= 8;
     if (score >= along_lead) {
       along_lead = score;
@@ -547,6 +646,7 @@ bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*)
     while (s.unroll > 1 && extent < int64_t{s.lanes} * s.unroll) s.unroll /= 2;
     s.block = int64_t{s.lanes} * s.unroll;
     s.grain = std::max<int64_t>(1, 8192 / (row * s.block));
+    in_lines(k, t, row, &s);
   }
   if (s.shape == Shape::kRowReduction && one_visit(k)) s.nontemporal = nontemporal_from(k, t);
   *out = s;
@@ -604,6 +704,27 @@ static bool turn_scan(Kernel& k, uint32_t axis) {
   return true;
 }
 
+// Rows that a scatter meets lie anywhere in memory, so each is worked on as a whole, in vectors
+// that it fills. Where lanes would meet different rows, the updates are still read as they lie.
+static void scatter_rows(Kernel& k, const Stage& st, Schedule* s) {
+  Pool& p = k.pool;
+  if (s->vector_axis != ~0u) {
+    while (s->lanes > likely(p, p.axes()[s->vector_axis].extent)) s->lanes /= 2;
+    s->block = 256;
+    return;
+  }
+  s->lanes = 1;
+  std::vector<ExprId> loads;
+  p.loads(st.step[0], &loads);
+  for (uint32_t a : k.lead) {
+    const bool follows = std::ranges::any_of(
+        loads, [&](ExprId l) { return p.is_const(coefficient(p, p.arg(l, 2), a), 1); });
+    if (!follows || likely(p, p.axes()[a].extent) == 1) continue;
+    s->vector_axis = a;
+    s->block = 64;
+  }
+}
+
 bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
   Pool& p = k.pool;
   const Stage& st = k.stages[0];
@@ -612,13 +733,15 @@ bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
   s.lanes = st.kind == StageKind::kSort || t.items() ? 1 : lanes_of(k, t);
   s.group = alone(t);
   int64_t best = 0, line = 1;
+  const int64_t least = st.kind == StageKind::kScatter ? 4 : s.lanes;
   for (uint32_t a : k.lead) {
     const int64_t score = access_score(p, st, a);
-    if (s.lanes == 1 || score <= best || likely(p, p.axes()[a].extent) < s.lanes) continue;
+    if (s.lanes == 1 || score <= best || likely(p, p.axes()[a].extent) < least) continue;
     best = score;
     s.vector_axis = a;
     s.block = s.lanes * 4;
   }
+  if (st.kind == StageKind::kScatter && !t.items()) scatter_rows(k, st, &s);
   if (s.vector_axis == ~0u && scans_in_lanes(k, st, s.lanes)) {
     s.vector_axis = st.reduce[0];
     k.stages[0].from_end = turn_scan(k, s.vector_axis);

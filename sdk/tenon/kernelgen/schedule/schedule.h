@@ -67,6 +67,9 @@ struct Schedule {
   // Neighbours that a work item computes, so that it loads and stores at once what is contiguous in
   // them: along `vector_axis`, or in groups along the innermost axis of each pass. 1: each alone.
   uint32_t wide = 1;
+  // Column reduction: the states of a block of columns are in scratch, and rows are read whole, in
+  // the order of memory.
+  bool lines = false;
   // Transpose: loads that are contiguous along this axis are transposed in a square tile.
   uint32_t tile_axis = ~0u;
   // Pointwise: this short axis is innermost in the result, directly inside the vector axis.

@@ -302,6 +302,8 @@ class Oracle {
         const auto x_ = static_cast<float>(a), lo = static_cast<float>(eval(p.arg(e, 2)));
         return std::fma(x_, static_cast<float>(b), x_ * lo);
       }
+      case kExp2:
+        return std::exp2(a);
       case kMulAdd:
         return std::fma(a, b, eval(p.arg(e, 2)));
       case kFloorDiv:

@@ -339,6 +339,58 @@ TEST(Text, ColumnReductionRunsLanesAlongColumns) {
   EXPECT_EQ(t.code.find("shufflevector"), std::string::npos);
 }
 
+// More columns than registers hold: their states are in scratch, and rows are read whole.
+TEST(Text, ColumnsOfWideRowsAreSummedLineByLine) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(600), b.dim(500)});
+  const uint32_t first[] = {0};
+  b.output(b.reduce(x, first, Fold::kSum));
+  const Texts t = texts(b, Target::avx2());
+  expect_in_order(t.levels,
+                  {"schedule column reduction {", "lanes 8 along i0, unroll 1",
+                   "lines of states in scratch", "store scratch", "serial {", "vector full",
+                   "load scratch", "load b0", "store scratch", "do stage 0 Final"});
+}
+
+// What is done once per row does not decide along which axis the row is summed.
+TEST(Text, AMeanOfRowsRunsAlongThem) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(100), b.dim(512)});
+  const uint32_t last[] = {1};
+  b.output(op(b, TENON_S_SQRT, {b.reduce(x, last, Fold::kSum)}));
+  const Texts t = texts(b, Target::avx2());
+  expect_in_order(t.levels, {"schedule row reduction {", "do stage 0 Step", "do stage 1 Map"});
+}
+
+// Large matrices of few columns are cut into chunks of rows that threads share.
+TEST(Text, ColumnsOfTallMatricesAreSummedInChunks) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(10007), b.dim(768)});
+  const Tensor y = b.input(TENON_F32, {b.dim(10007), b.dim(768)});
+  const uint32_t first[] = {0};
+  b.output(b.reduce(op(b, TENON_S_MUL, {x, y}), first, Fold::kSum));
+  b.output(b.reduce(y, first, Fold::kSum));
+  std::vector<Kernel> kernels = partition(b.take_program(), Target::avx512());
+  std::string levels, why;
+  ASSERT_EQ(kernels.size(), 3u);  // y is read once
+  ASSERT_TRUE(explain(kernels[0], Target::avx512(), &levels, &why)) << why;
+  // The last chunk has fewer rows, which its loop knows.
+  expect_in_order(levels, {"stage 0 Reduce", "stage 1 Reduce", "lines of states in scratch",
+                           "= min ", "serial {", "do stage 0 Step", "do stage 1 Step"});
+  EXPECT_EQ(levels.find("predx16"), std::string::npos);
+}
+
+// Element-wise results of the same operands are computed by one kernel.
+TEST(Text, ResultsOfTheSameOperandsShareAKernel) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(1000)}), y = b.input(TENON_F32, {b.dim(1000)});
+  b.output(op(b, TENON_S_MAX, {x, y}));
+  b.output(op(b, TENON_S_MUL, {x, y}));
+  const Texts t = texts(b, Target::avx2());
+  EXPECT_EQ(count(t.levels, "schedule pointwise"), 1u);
+  expect_in_order(t.levels, {"do stage 0 Map", "do stage 1 Map"});
+}
+
 // The rows of a depthwise strip are within one line and load shared inputs once.
 TEST(Text, DepthwiseStripsLieInLines) {
   Builder b;

@@ -1,0 +1,50 @@
+"""PyTorch's parallel features in several processes (distributed/): forward, gradients and steps as in one process."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch.distributed
+
+PLACE = pathlib.Path(__file__).parent / "distributed"
+sys.path.insert(0, str(PLACE))
+pytestmark = pytest.mark.skipif(
+    not torch.distributed.is_gloo_available(), reason="this PyTorch has no gloo"
+)
+import scenarios  # noqa: E402
+
+NAMES = {ranks: [n for n, s in scenarios.ALL.items() if s.ranks == ranks] for ranks in (0, 2, 4)}
+
+
+def run(folder, ranks, *names):
+    """What was wrong with each scenario, by rank."""
+    command = [sys.executable, PLACE / "ranks.py", folder, str(ranks), *names]
+    made = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+    assert made.returncode == 0, made.stderr[-2000:]
+    return json.loads(made.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """All scenarios: one start for those of two processes, and one for those of four."""
+    return {
+        name: texts
+        for ranks in (2, 4)
+        for name, texts in run(tmp_path_factory.mktemp(f"ranks{ranks}"), ranks).items()
+    }
+
+
+@pytest.mark.parametrize("name", NAMES[2] + NAMES[4])
+def test_scenario(name, found):
+    assert not any(found[name]), "\n".join(found[name])
+
+
+def test_ranks_that_differ(tmp_path):
+    """One of the two at least says what differs, and the other one ends, too."""
+    for name, texts in run(tmp_path, 2, *NAMES[0]).items():
+        said = [t for t in texts if "compile different collectives in " in t]
+        assert said and "mismatches.py:" in said[0] and "T0645" in said[0], (name, texts)
+        assert all(texts), (name, texts)
