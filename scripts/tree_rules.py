@@ -583,6 +583,7 @@ NAMED_ELSEWHERE = {
     ("docs/guide/kernels.md", "lightning.c"): "`tenon new` makes it",
     ("docs/guide/pass.md", "expected.tir"): "`tenon new` makes it",
     ("docs/guide/pass.md", "test.tir"): "`tenon new` makes it",
+    ("docs/guide/engine.md", "shuttle.cpp"): "`tenon new` makes it",
     ("docs/guide/pass.md", "unpair.cpp"): "`tenon new` makes it",
     (
         "docs/spec/plugin.md",

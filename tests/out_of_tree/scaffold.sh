@@ -123,7 +123,7 @@ follow() {
   (cd guide && PATH="$work/prefix/bin:$PATH" CMAKE_PREFIX_PATH="$work/prefix" bash -euo pipefail ../guide.sh >../guide.log 2>&1) ||
     { cat guide.log; exit 1; }
 }
-for page in device kernels op pass frontend layer embed packages; do follow $page.md; done
+for page in device kernels op pass frontend layer engine embed packages; do follow $page.md; done
 
 say "what cannot be made is reported"
 for arguments in "kernel x" "device x --language rust" "device Upper" "device ../x" "device my_device_c" "layer $(printf 'a%.0s' {1..41})"; do

@@ -185,10 +185,11 @@ Status copy_for(const Meeting& meeting, uint32_t place) {
       return fail(TENON_INVALID_ARGUMENT, "@NAME@: the members start different transfers");
   }
   if (own.to_elements == 0) return {};
-  if (combines(own.transfer))
-    return add(meeting, own.transfer == TENON_TRANSFER_ALL_REDUCE ? 0 : place * own.to_elements,
-               own),
-           Status();
+  if (combines(own.transfer)) {
+    const uint64_t first = own.transfer == TENON_TRANSFER_ALL_REDUCE ? 0 : place * own.to_elements;
+    add(meeting, first, own);
+    return {};
+  }
   const bool is_broadcast = own.transfer == TENON_TRANSFER_BROADCAST;
   const uint64_t count = is_broadcast ? 1 : meeting.sides.size();
   const uint64_t bytes = own.to_elements / count * dtype_bytes(own.dtype);

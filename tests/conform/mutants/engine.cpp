@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -125,7 +126,7 @@ Status open(void*, const tenon_gather_t* gather, uint32_t* out_flags, tenon_engi
   if (gather->rank >= gather->rank_count) {
     if (is("open_any_rank")) return *out = new tenon_engine_t, TENON_OK;
     if (is("open_silent")) return TENON_INVALID_ARGUMENT;
-    return fail(TENON_INVALID_ARGUMENT, "mutant: there is no such rank");
+    return fail(TENON_INVALID_ARGUMENT, "mutant: there are fewer ranks");
   }
   uint64_t own = 0;
   const auto* shared = shared_by(*gather, &own);
@@ -399,6 +400,18 @@ Status abort(void*, tenon_comm_t* comm, uint32_t, tenon_str_t) {
   return {};
 }
 
+Status launcher(void*, uint32_t count, const tenon_sink_t* words) {
+  if (is("launcher_silent")) return TENON_UNAVAILABLE;
+  if (is("launcher_other_code")) return fail(TENON_NOT_FOUND, "mutant: there is nothing to start");
+  if (is("launcher_nothing")) return {};
+  const std::string number = std::to_string(count);
+  for (const std::string& word : {std::string("mutantrun"), std::string("-n"), number})
+    TENON_TRY(words->write(words->self, word.data(),
+                           word.size() + (is("launcher_no_zero") && word == number ? 0 : 1)));
+  if (is("launcher_empty_word")) return words->write(words->self, "", 1);
+  return {};
+}
+
 constexpr tenon_collective_api_t make_table() {
   tenon_collective_api_t table = {};
   table.size_bytes = sizeof table;
@@ -414,6 +427,7 @@ constexpr tenon_collective_api_t make_table() {
   table.test = entry<test>;
   table.work_release = entry<work_release>;
   table.abort = entry<abort>;
+  table.launcher = entry<launcher>;
   return table;
 }
 constexpr tenon_collective_api_t kTable = make_table();

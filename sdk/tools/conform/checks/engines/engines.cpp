@@ -103,6 +103,30 @@ Outcome engine_launched(Session& s) {
   return pass();
 }
 
+// A command line for some numbers of processes; nothing is started.
+Outcome engine_launcher(Session& s) {
+  const tenon_collective_api_t* api = nullptr;
+  CONFORM_TRY(find_engine(s, &api));
+  if (api->launcher == nullptr) return not_offered("launcher");
+  for (const uint32_t count : {1u, 2u, 1000u}) {
+    std::string words;
+    const tenon_sink_t sink = sink_to(&words);
+    s.step(fmt::format("asking how {} processes are started", count));
+    forget_failure();
+    const tenon_code_t code = api->launcher(api->self, count, &sink);
+    CONFORM_EXPECT(code == TENON_OK || code == TENON_UNAVAILABLE, "launcher gives {}",
+                   code_text(code));
+    CONFORM_EXPECT(code == TENON_OK || !trim(heard_failure().text).empty(),
+                   "launcher fails without a reason");
+    if (code != TENON_OK) continue;
+    CONFORM_EXPECT(!words.empty() && words.back() == '\0',
+                   "launcher writes no word, or its last one does not end with a zero byte");
+    CONFORM_EXPECT(words.front() != '\0' && words.find(std::string(2, '\0')) == std::string::npos,
+                   "launcher writes a word without a letter");
+  }
+  return pass();
+}
+
 // The ranks are those of the gather. Seen by what each gets from the others.
 Outcome engine_open(Session& s) {
   constexpr int kTimes = 3;
@@ -471,6 +495,7 @@ Outcome engine_threads(Session& s) {
 
 constexpr Check kChecks[] = {
     {"R-G39", "engine-launched", engine_launched},
+    {"R-G54", "engine-launcher", engine_launcher},
     {"R-G40", "engine-open", engine_open},
     {"R-G40", "engine-open-refuses", engine_open_refuses},
     {"R-G41", "engine-takes", engine_takes},
