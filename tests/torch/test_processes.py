@@ -1,4 +1,7 @@
-"""PyTorch's parallel features in several processes (distributed/): forward, gradients and steps as in one process."""
+"""PyTorch's parallel features in several processes (distributed/): forward, gradients and steps as in one process.
+
+Among the scenarios are the blocks of docs/guide/torch_processes.md.
+"""
 
 import json
 import os
