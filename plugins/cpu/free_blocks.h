@@ -1,8 +1,8 @@
 // Large blocks that were freed, kept for the next buffer of the same size.
 //
-// A program that runs again asks for its results again. What the C library gives then lies elsewhere,
-// as it joins and cuts blocks: outside the caches, or on pages that the system must clear first. That
-// can take longer than the kernels.
+// A program that runs again asks for its results again. What the C library gives then lies
+// elsewhere, as it joins and cuts blocks: outside the caches, or on pages that the system must
+// clear first. That can take longer than the kernels.
 #ifndef TENON_PLUGINS_CPU_FREE_BLOCKS_H_
 #define TENON_PLUGINS_CPU_FREE_BLOCKS_H_
 
@@ -15,8 +15,8 @@ namespace tenon::cpu {
 
 class FreeBlocks {
  public:
-  // Smaller blocks are found fast anyway. Together, kept blocks have at most kMostBytes, about what a
-  // last-level cache holds.
+  // Smaller blocks are found fast anyway. Together, kept blocks have at most kMostBytes, about what
+  // a last-level cache holds.
   static constexpr uint64_t kLeastBytes = 256 << 10, kMostBytes = 32 << 20;
 
   ~FreeBlocks() {
@@ -45,7 +45,7 @@ class FreeBlocks {
     kept_ += bytes;
   }
 
-  // Frees all of them, for whoever has no memory left.
+  // Frees all of them, where no memory is left.
   void release() {
     const std::lock_guard lock(mutex_);
     while (count_ != 0) std::free(remove(count_ - 1));

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    # What a border along a dim adds to the elements beside it.
+    # What a border along a dim adds to the elements next to it.
     Shown = Callable[[Tensor, int], Tensor]
 
 

@@ -289,7 +289,9 @@ class Text {
   // a load and a select with 0 one masked load, and prefetchers follow those badly. Streams from
   // memory lost a third of their speed.
   std::string held(ValueId x) {
-    return loaded_.contains(x) || computed_.contains(x) ? p_.need("held", type(x), lanes(x)) + "(" + v(x) + ")" : v(x);
+    return loaded_.contains(x) || computed_.contains(x)
+               ? p_.need("held", type(x), lanes(x)) + "(" + v(x) + ")"
+               : v(x);
   }
 
   // Whether the divisor is in the text and no special case.
@@ -646,9 +648,9 @@ class Text {
         break;
       case NodeKind::kOp:
         define(n.dst, operation(n));
-        if (is_float(type(n.dst)) && lanes(n.dst) > 1 && size_of(type(n.dst)) * lanes(n.dst) <= 64 &&
-            (loaded_.contains(n.args[0]) || loaded_.contains(n.args[1])) &&
-            n.op != TENON_S_SELECT)
+        if (is_float(type(n.dst)) && lanes(n.dst) > 1 &&
+            size_of(type(n.dst)) * lanes(n.dst) <= 64 &&
+            (loaded_.contains(n.args[0]) || loaded_.contains(n.args[1])) && n.op != TENON_S_SELECT)
           computed_.insert(n.dst);
         break;
       case NodeKind::kSplat: {
@@ -779,8 +781,8 @@ class Text {
     double low = -INFINITY, high = INFINITY;
   };
   int64_t shuffles_ = 0;
-  std::unordered_set<ValueId> loaded_;    // whole vectors, from buffers
-  std::unordered_set<ValueId> computed_;  // from these by one instruction, which may load
+  std::unordered_set<ValueId> loaded_;              // whole vectors, from buffers
+  std::unordered_set<ValueId> computed_;            // from these by one instruction, which may load
   std::unordered_map<ValueId, int64_t> constants_;  // Node::bits, also of splats
   std::unordered_map<ValueId, Bounds> bounds_;
   std::string out_;

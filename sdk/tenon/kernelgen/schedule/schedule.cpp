@@ -513,7 +513,7 @@ static int64_t inner_points(const Kernel& k, const std::vector<uint32_t>& axes) 
   return n;
 }
 
-// access_score without what is rare in a long row: the mean that is stored behind a sum, or the
+// access_score without what is rare in a long row: the mean that is stored after a sum, or the
 // factor of a row, do not decide how the sum is computed.
 static int64_t row_score(Kernel& k, const Stage& st, uint32_t axis, int64_t row) {
   constexpr int64_t kRare = 16;
