@@ -36,7 +36,10 @@ def case(name: str, shapes: str, call: Callable, kind: str = "", most: int = 1 <
 
 
 def elementwise() -> None:
-    normal = "abs ceil floor trunc round exp exp2 expm1 sin cos tan atan sinh cosh tanh asinh erf erfc neg relu sigmoid square sign sgn isnan isinf isfinite signbit logical_not positive"
+    normal = "abs ceil floor trunc round exp exp2 expm1 sin cos tan atan sinh cosh tanh asinh erf"
+    normal += (
+        " erfc neg relu sigmoid square sign sgn isnan isinf isfinite signbit logical_not positive"
+    )
     for name in normal.split():
         case(name, "n", getattr(torch, name))
     for name in "sqrt rsqrt log log1p log2 log10 reciprocal lgamma digamma".split():
@@ -44,7 +47,8 @@ def elementwise() -> None:
     for name in "asin acos atanh erfinv".split():
         case(name, "u:n", getattr(torch, name))
     case("acosh", "p:n", lambda x: torch.acosh(x + 1))
-    layers = "silu mish hardswish hardsigmoid hardtanh leaky_relu elu selu celu softplus relu6 logsigmoid softsign tanhshrink hardshrink softshrink"
+    layers = "silu mish hardswish hardsigmoid hardtanh leaky_relu elu selu celu"
+    layers += " softplus relu6 logsigmoid softsign tanhshrink hardshrink softshrink"
     for name in layers.split():
         case(name, "n", getattr(F, name))
     case("gelu", "n", F.gelu)

@@ -145,6 +145,7 @@ def rows_of(case: Case, wanted_ms: float, dtype: torch.dtype, given) -> list[dic
     torch.set_num_threads(1)
     n = sized(case, wanted_ms / 1e3, dtype)
     inputs = inputs_of(case, n, dtype)
+    n = max(t.numel() for t in inputs)
     torch._dynamo.reset()
     graphs: list = []
     watch.lists.append(graphs)

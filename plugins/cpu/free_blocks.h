@@ -45,7 +45,7 @@ class FreeBlocks {
     kept_ += bytes;
   }
 
-  // Frees all of them, for a caller that has no memory left.
+  // Frees all of them, where no memory is left.
   void release() {
     const std::lock_guard lock(mutex_);
     while (count_ != 0) std::free(remove(count_ - 1));

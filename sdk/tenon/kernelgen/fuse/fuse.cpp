@@ -464,9 +464,9 @@ class Partition {
     if (last >= 0 && s.kind != StageKind::kContract && !s.ordered() && !at_load &&
         join(groups_[last], s)) {
       home = static_cast<size_t>(last);
-    } else if (const size_t beside = at_load ? SIZE_MAX : find_beside(last, s);
-               beside != SIZE_MAX) {
-      home = beside;
+    } else if (const size_t sibling = at_load ? SIZE_MAX : find_sibling(last, s);
+               sibling != SIZE_MAX) {
+      home = sibling;
     } else {
       Group g;
       g.lead = s.space;
@@ -644,7 +644,7 @@ class Partition {
   // The group after `last` whose stages read what s reads at the same points: a kernel of both
   // reads it once. SIZE_MAX: there is none. Results that nothing here reads may be written sooner,
   // and so may sums; others would occupy memory for longer, so that only the last group takes them.
-  size_t find_beside(int64_t last, Stage& s) {
+  size_t find_sibling(int64_t last, Stage& s) {
     const bool sums = s.kind == StageKind::kReduce;
     if ((s.kind != StageKind::kMap && !sums) || s.overlay || s.space.empty()) return SIZE_MAX;
     const bool free = sums || std::ranges::all_of(s.store, [&](const View& v) {
@@ -653,12 +653,12 @@ class Partition {
     const auto after = static_cast<size_t>(last + 1);
     const size_t first = free || groups_.empty() ? after : std::max(after, groups_.size() - 1);
     for (size_t g = first; g < groups_.size(); ++g) {
-      if (join_beside(groups_[g], s)) return g;
+      if (join_sibling(groups_[g], s)) return g;
     }
     return SIZE_MAX;
   }
 
-  bool join_beside(const Group& g, Stage& s) {
+  bool join_sibling(const Group& g, Stage& s) {
     constexpr size_t kStreams = 12;  // as many as a core prefetches, with some room
     if (g.contract || g.alone || g.stages.empty() || g.lead.size() != s.space.size() ||
         meets_part(g, s) || reads_kept(g, s) || buffers_of(g, s) > kStreams)

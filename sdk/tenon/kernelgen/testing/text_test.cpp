@@ -380,6 +380,35 @@ TEST(Text, ColumnsOfTallMatricesAreSummedInChunks) {
   EXPECT_EQ(levels.find("predx16"), std::string::npos);
 }
 
+// The parts of a large concat are plain copies; of a small one, each point asks which part it is
+// in.
+TEST(Text, PartsOfALargeConcatAreCopiedApart) {
+  for (const int64_t rows : {4, 400}) {
+    Builder b;
+    const Tensor x = b.input(TENON_F32, {b.dim(rows), b.dim(256)}),
+                 y = b.input(TENON_F32, {b.dim(rows), b.dim(128)});
+    const Tensor parts[] = {x, y};
+    b.output(b.concat(parts, 1));
+    const std::vector<Kernel> kernels = partition(b.take_program(), Target::avx512());
+    ASSERT_EQ(kernels.size(), rows == 400 ? 2u : 1u);
+    EXPECT_EQ(to_text(kernels[0]).find("if") == std::string::npos, rows == 400);
+  }
+}
+
+// A select with 0 would make a load of a whole vector a masked one.
+TEST(Text, WhatASelectTakesStaysAWholeLoad) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(1000)}), y = b.input(TENON_F32, {b.dim(1000)});
+  b.output(b.map(TENON_F32, x.dims, [&](std::span<const ExprId> at) {
+    Pool& p = b.pool();
+    const ExprId zero = p.number(0, TENON_F32);
+    const ExprId positive = p.cmp(TENON_CMP_LT, zero, b.load(x, at));
+    return p.op(TENON_S_SELECT, {positive, b.load(y, at), zero});
+  }));
+  const Texts t = texts(b, Target::avx512());
+  expect_in_order(t.code, {"held_f32x16(f32x16 x)", "sel_f32x16(", "held_f32x16(v"});
+}
+
 // Element-wise results of the same operands are computed by one kernel.
 TEST(Text, ResultsOfTheSameOperandsShareAKernel) {
   Builder b;
