@@ -10,14 +10,23 @@
 namespace tenon::mesh {
 
 CollectiveJob::CollectiveJob(const Collective& what, Ranks& ranks, Members& members, Range from,
-                             Range to, std::unique_ptr<Job> agreement)
+                             Range to, std::unique_ptr<Job> agreement, std::function<void()> agreed)
     : what_(what),
       ranks_(ranks),
       members_(members),
       from_(from),
       to_(to),
       agreement_(std::move(agreement)),
-      transfer_(ranks, members, what.text) {}
+      agreed_(std::move(agreed)),
+      transfer_(ranks, members,
+                what.place.empty() ? what.text : cat(what.text, " at ", what.place)) {}
+
+// The engine may still use the memory of a transfer that is not over.
+CollectiveJob::~CollectiveJob() {
+  if (!transfer_.is_started()) return;
+  for (std::vector<std::byte>* lost : {&padded_, &parts_, &part_})
+    (void)new std::vector<std::byte>(std::move(*lost));
+}
 
 uint64_t CollectiveJob::elements(const Range& range) const {
   return range.size_bytes / dtype_bytes(what_.dtype);
@@ -39,6 +48,7 @@ Status CollectiveJob::advance(bool* out_done) {
     TENON_TRY(agreement_->advance(&agreed));
     if (!agreed) return {};
     agreement_ = nullptr;
+    agreed_();
   }
   if (!transfer_.is_started()) {
     TENON_TRY(begin(out_done));
@@ -108,6 +118,7 @@ Status CollectiveJob::begin_permute(bool* out_done) {
   has_started_last_ = true;
   stage_ = Stage::kLast;
   *out_done = count == 0 || to_.size_bytes == 0;
+  if (*out_done) transfer_.skip();
   return *out_done ? Status() : transfer_.start(what_.name, {moves.data(), count});
 }
 

@@ -3,6 +3,7 @@
 #ifndef TENON_PLUGINS_MESH_COLLECTIVE_H_
 #define TENON_PLUGINS_MESH_COLLECTIVE_H_
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -30,16 +31,17 @@ struct Collective {
   std::vector<int64_t> pairs;
   std::string mesh, axes;
   std::string place;  // the user's node; may be empty
-  std::string text;   // all of this, for messages and records
+  std::string text;   // the rest of this, for messages
   // The order of sums is that of the ranks, whatever the engine does.
   bool is_deterministic = false;
 };
 
 class CollectiveJob : public Job {
  public:
-  // agreement: null where the processes have agreed before.
+  // agreement: null where the processes have agreed before; agreed: called once they have.
   CollectiveJob(const Collective& what, Ranks& ranks, Members& members, Range from, Range to,
-                std::unique_ptr<Job> agreement);
+                std::unique_ptr<Job> agreement, std::function<void()> agreed);
+  ~CollectiveJob() override;
 
   Status advance(bool* out_done) override;
   bool may_start() const override { return !has_started_last_; }
@@ -64,6 +66,7 @@ class CollectiveJob : public Job {
   Members& members_;
   const Range from_, to_;
   std::unique_ptr<Job> agreement_;
+  const std::function<void()> agreed_;
   Transfer transfer_;
   bool is_composed_ = false, has_chosen_ = false, has_started_last_ = false;
   // Of a composed combination: parts of all members, and the part that this process combines.

@@ -87,7 +87,19 @@ uint32_t combine_of(std::string_view kind) {
   return kind == "min" ? TENON_COMBINE_MIN : kind == "max" ? TENON_COMBINE_MAX : TENON_COMBINE_SUM;
 }
 
-// "f32 along data of data=2 (sum) at model.tir:5": all but the op's name and the sizes.
+// Whether each transfer is agreed on, not only those of new sizes.
+bool always_agrees() {
+  static const bool always = [] {
+    const std::string_view text = setting("TENON_COLLECTIVE_CHECK");
+    if (!text.empty() && text != "always" && text != "sizes")
+      log("mesh", TENON_LOG_WARN, "TENON_COLLECTIVE_CHECK=", quoted(text),
+          " is neither always nor sizes; sizes is used");
+    return text == "always";
+  }();
+  return always;
+}
+
+// "f32 along data of data=2 (sum)": all but the op's name, the sizes and the place.
 std::string text_of(const Collective& what) {
   std::string out = cat(dtype_name(what.dtype), " along ", what.axes, " of ", what.mesh);
   if (what.combine != TENON_COMBINE_NONE)
@@ -96,7 +108,7 @@ std::string text_of(const Collective& what) {
                                                : " (max)";
   if (what.op == Op::kBroadcastFrom) out += cat(" (root ", what.root, ")");
   for (size_t i = 0; i < what.pairs.size(); ++i) out += cat(i % 2 == 0 ? " " : ">", what.pairs[i]);
-  return what.place.empty() ? out : cat(out, " at ", what.place);
+  return out;
 }
 
 // What all processes must have in common at this point.
@@ -142,13 +154,20 @@ void destroy(void*, tenon_kernel_t* kernel) noexcept {
   delete kernel;
 }
 
-// Null if these sizes ran before.
+// Null if these sizes ran before, unless TENON_COLLECTIVE_CHECK=always.
 std::unique_ptr<Job> agreement(tenon_kernel_t& kernel, const std::vector<int64_t>& dims) {
   if (kernel.members->comm == nullptr || kernel.what.op == Op::kAxisIndex) return nullptr;
   const std::lock_guard lock(kernel.mutex);
+  if (kernel.agreed.contains(dims) && !always_agrees()) return nullptr;
+  const std::string text = summary(kernel.what, dims);
+  const std::string& place = kernel.what.place;
+  return kernel.device->ranks.agreement(*kernel.members, text,
+                                        place.empty() ? text : cat(text, " at ", place));
+}
+void keep_agreed(tenon_kernel_t& kernel, const std::vector<int64_t>& dims) {
+  const std::lock_guard lock(kernel.mutex);
   if (kernel.agreed.size() >= kAgreedMax) kernel.agreed.clear();
-  if (!kernel.agreed.insert(dims).second) return nullptr;
-  return kernel.device->ranks.agreement(summary(kernel.what, dims));
+  kernel.agreed.insert(dims);
 }
 
 uint64_t bytes_of(tenon_dtype_t dtype, const int64_t* dims, uint32_t rank) {
@@ -170,7 +189,8 @@ Status run(void*, tenon_kernel_t* kernel, const tenon_kernel_args_t* args) {
         bytes_of(dtype, args->output_dims[0], kernel->to_rank)};
   tenon_device_t& device = *kernel->device;
   auto job = std::make_unique<CollectiveJob>(kernel->what, device.ranks, *kernel->members, from, to,
-                                             agreement(*kernel, dims));
+                                             agreement(*kernel, dims),
+                                             [kernel, dims] { keep_agreed(*kernel, dims); });
   if (args->queue == nullptr) return device.line.run(*job);
   return device.line.submit(args->queue->queue, std::move(job), args->waits, args->wait_count,
                             args->signal);

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tenon::mesh {
 namespace {
@@ -74,11 +75,12 @@ Queue* Line::add_queue() {
   return &queues_.emplace_back();
 }
 
+// A cancelled call does not wait for other processes: its transfers are left to the engine.
 void Line::remove(Queue* queue) {
   for (Patience patience;; patience.pause()) {
     const std::lock_guard lock(mutex_);
     advance_all();
-    if (!queue->items.empty()) continue;
+    if (!queue->items.empty() && !cancelled()) continue;
     queues_.remove_if([&](const Queue& one) { return &one == queue; });
     return;
   }
@@ -125,6 +127,7 @@ Status Line::wait(const Fence* fence, uint64_t value, uint64_t timeout_ns) {
       if (fence->failed_at <= value) return fence->fault.report();
       if (fence->value >= value) return {};
     }
+    if (cancelled()) return fail(TENON_CANCELLED, "T0001: stopped");
     if (timeout_ns != UINT64_MAX && now_ns() - begin >= timeout_ns) {
       return fail(TENON_DEADLINE_EXCEEDED,
                   cat("mesh: the fence did not reach ", value, " within ", timeout_ns, " ns"));
@@ -152,8 +155,12 @@ bool Line::is_ready(const Queue& queue, size_t index, Fault* out_fault) const {
     if (!fence->settled(point.value)) return false;
     if (fence->failed_at <= point.value) *out_fault = fence->fault;
   }
+  // Work whose failure no signal has taken yet spoils what follows.
+  if (queue.fault.code != TENON_OK) *out_fault = queue.fault;
   for (size_t i = 0; i < index; ++i) {
     const Queue::Item& earlier = queue.items[i];
+    if (earlier.done && earlier.fault.code != TENON_OK && earlier.signal.fence == nullptr)
+      *out_fault = earlier.fault;
     if (earlier.done) continue;
     if (!earlier.begun || earlier.job->may_start() || depends(*item.job, *earlier.job))
       return false;
@@ -188,7 +195,9 @@ void Line::advance_all() {
 // Signals in the order of submission.
 void Line::settle(Queue& queue) {
   while (!queue.items.empty() && queue.items.front().done) {
-    give(queue.items.front().signal, queue.items.front().fault);
+    const Queue::Item& first = queue.items.front();
+    if (queue.fault.code == TENON_OK) queue.fault = first.fault;
+    if (first.signal.fence != nullptr) give(first.signal, std::exchange(queue.fault, {}));
     queue.items.pop_front();
   }
 }

@@ -65,6 +65,7 @@ struct Queue {
     Fault fault;
   };
   std::deque<Item> items;
+  Fault fault;  // of items without a signal: the next signal takes it
 };
 
 class Line {

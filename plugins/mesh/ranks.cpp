@@ -17,6 +17,8 @@ namespace tenon::mesh {
 namespace {
 
 constexpr uint32_t kRanksHereMax = 64;
+// Groups have numbers from 1, and their agreements numbers above this.
+constexpr uint32_t kControlNumbers = 1u << 16;
 
 const tenon_host_registry_t* registry() {
   static const auto* table = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID, 1);
@@ -64,29 +66,34 @@ void share_threads(uint32_t processes) {
 constexpr size_t kSaidBytes = 256;
 using Said = std::array<char, kSaidBytes>;
 
-Said said(std::string_view text) {
+Said said(std::string_view text, std::string_view shown) {
   Said out = {};
-  // The whole text counts, although only its beginning is shown.
+  // The whole text counts; of what is shown, the beginning.
   uint64_t hash = 14695981039346656037u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   std::memcpy(out.data(), &hash, sizeof hash);
-  text = text.substr(0, kSaidBytes - sizeof hash - 1);
-  std::memcpy(out.data() + sizeof hash, text.data(), text.size());
+  shown = shown.substr(0, kSaidBytes - sizeof hash - 1);
+  std::memcpy(out.data() + sizeof hash, shown.data(), shown.size());
   return out;
 }
 
 class Agreement : public Job {
  public:
-  Agreement(Ranks& ranks, Members& world, std::string_view text)
-      : mine_(said(text)),
-        all_(static_cast<size_t>(world.count())),
-        transfer_(ranks, world, std::string_view(mine_.data() + sizeof(uint64_t))) {}
+  Agreement(Ranks& ranks, Members& members, std::string_view text, std::string_view shown)
+      : members_(members),
+        all_(std::make_unique<std::vector<Said>>(static_cast<size_t>(members.count()) + 1)),
+        transfer_(ranks, members, shown) {
+    all_->back() = said(text, shown);
+  }
+  ~Agreement() override {
+    if (transfer_.is_started()) (void)all_.release();  // the engine may still use it
+  }
 
   Status advance(bool* out_done) override {
     if (!transfer_.is_started()) {
       const tenon_transfer_t gather =
-          transfer_of(TENON_TRANSFER_ALL_GATHER, TENON_U8, mine_.data(), kSaidBytes, all_.data(),
-                      all_.size() * kSaidBytes);
+          transfer_of(TENON_TRANSFER_ALL_GATHER, TENON_U8, &all_->back(), kSaidBytes, all_->data(),
+                      static_cast<uint64_t>(members_.count()) * kSaidBytes);
       may_start_ = false;
       TENON_TRY(transfer_.start("agreement", {&gather, 1}));
     }
@@ -100,17 +107,25 @@ class Agreement : public Job {
  private:
   // All processes compare with the first one, so they all fail together.
   Status compare() const {
-    for (size_t i = 1; i < all_.size(); ++i) {
-      if (all_[i] == all_[0]) continue;
-      return fail(TENON_FAILED_PRECONDITION, cat("T0905: the processes disagree: rank 0 is at ",
-                                                 text(0), ", and rank ", i, " at ", text(i)));
+    for (size_t i = 1; i < members_.ranks.size(); ++i) {
+      if (hash(i) == hash(0)) continue;
+      return fail(TENON_FAILED_PRECONDITION,
+                  cat("T0905: the processes disagree: rank ", members_.ranks[0], " is at ", text(0),
+                      ", and rank ", members_.ranks[i], " at ", text(i)));
     }
     return {};
   }
-  std::string text(size_t rank) const { return std::string(all_[rank].data() + sizeof(uint64_t)); }
+  uint64_t hash(size_t member) const {
+    uint64_t out = 0;
+    std::memcpy(&out, (*all_)[member].data(), sizeof out);
+    return out;
+  }
+  std::string text(size_t member) const {
+    return std::string((*all_)[member].data() + sizeof(uint64_t));
+  }
 
-  const Said mine_;
-  std::vector<Said> all_;
+  const Members& members_;
+  std::unique_ptr<std::vector<Said>> all_;  // of all members, then what this process says
   Transfer transfer_;
   bool may_start_ = true;
 };
@@ -135,22 +150,27 @@ uint32_t simulated_ranks() {
 
 // Every process says that it ends before it waits for the others, so all of them come to an end: a
 // process that waits for data of this one fails as soon as it hears of it.
+// A library that the program has ended itself takes no message.
 Status Ranks::begin_end() {
   if (gave_up_) return {};
   const std::lock_guard lock(mutex_);
-  return engine_ == nullptr ? Status() : news_.tell_end(line_);
+  if (engine_ == nullptr || process_ != ::getpid()) return {};
+  if (!news_.tell_end(line_).ok()) gave_up_ = true;
+  return {};
 }
 
 Status Ranks::end(bool* out_ended) {
   const std::lock_guard lock(mutex_);
-  *out_ended = gave_up_ || engine_ == nullptr;
+  *out_ended = gave_up_ || engine_ == nullptr || process_ != ::getpid();
   if (*out_ended) return {};
   TENON_TRY(news_.are_over(line_, out_ended));
   if (!*out_ended) return {};
   for (const auto& [name, group] : groups_) {
-    if (group != nullptr && group->comm != nullptr)
-      (void)api_->comm_release(api_->self, group->comm);
+    if (group == nullptr || group->comm == nullptr) continue;
+    (void)api_->comm_release(api_->self, group->comm);
+    if (group->control->comm != nullptr) (void)api_->comm_release(api_->self, group->control->comm);
   }
+  recorder_.close();
   return api_->close(api_->self, std::exchange(engine_, nullptr));
 }
 
@@ -212,6 +232,7 @@ Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& l
   rank_ = is_simulated ? ordinal_ : launch.rank;
   count_ = is_simulated ? simulated_ranks() : launch.rank_count;
   TENON_TRY(api.open(api.self, is_simulated ? &gather : nullptr, &flags_, &engine_, &world_.comm));
+  process_ = ::getpid();
   for (uint32_t i = 0; i < count_; ++i) world_.ranks.push_back(i);
   world_.position = rank_;
   recorder_.open(rank_, count_, view(api.name));
@@ -261,21 +282,30 @@ Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Me
   return {};
 }
 
-// All processes have agreed that they make a communicator now, so none waits for long.
+// All processes have agreed that they make communicators now, so none waits for long.
 Status Ranks::create(Members* members) {
-  const std::vector<uint32_t> ranks(members->ranks.begin(), members->ranks.end());
+  members->control = std::make_unique<Members>();
+  members->control->ranks = members->ranks;
+  members->control->position = members->position;
+  members->control->number = members->number + kControlNumbers;
+  TENON_TRY(create(*members, &members->comm));
+  return create(*members, &members->control->comm);
+}
+Status Ranks::create(const Members& members, tenon_comm_t** out) {
+  const std::vector<uint32_t> ranks(members.ranks.begin(), members.ranks.end());
   const std::lock_guard lock(line_.mutex());
   return api_->comm_create(api_->self, world_.comm, ranks.data(),
-                           static_cast<uint32_t>(ranks.size()), &members->comm);
+                           static_cast<uint32_t>(ranks.size()), out);
 }
 
-std::unique_ptr<Job> Ranks::agreement(std::string_view text) {
-  return std::make_unique<Agreement>(*this, world_, text);
+std::unique_ptr<Job> Ranks::agreement(Members& members, std::string_view text,
+                                      std::string_view shown) {
+  return std::make_unique<Agreement>(*this, *members.control, text, shown);
 }
 
 Status Ranks::agree(std::string_view text) {
-  const std::unique_ptr<Job> job = agreement(text);
-  return line_.run(*job);
+  Agreement job(*this, world_, text, text);
+  return line_.run(job);
 }
 
 }  // namespace tenon::mesh

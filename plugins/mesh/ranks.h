@@ -25,6 +25,7 @@ uint32_t simulated_ranks();
 // communicator the group is this process alone.
 struct Members {
   tenon_comm_t* comm = nullptr;
+  std::unique_ptr<Members> control;  // the same processes, for agreements alone
   std::vector<int64_t> ranks;
   int64_t position = 0;   // of this process
   uint64_t sequence = 0;  // of the last work; guarded by the line
@@ -45,8 +46,8 @@ class Ranks {
   Status members(std::string_view mesh, std::string_view axes, Members** out);
   // Fails in all processes with T0905 unless all say the same. It names the first difference.
   Status agree(std::string_view text);
-  // The same as a job, for work that is on a queue.
-  std::unique_ptr<Job> agreement(std::string_view text);
+  // The same for a group, as a job for work on a queue. shown: more than `text`, for the message.
+  std::unique_ptr<Job> agreement(Members& members, std::string_view text, std::string_view shown);
 
   // Tells the others that this process ends.
   Status begin_end();
@@ -71,6 +72,7 @@ class Ranks {
   Status choose();
   Status connect(const tenon_collective_api_t& api, const tenon_launch_t& launch);
   Status create(Members* members);
+  Status create(const Members& members, tenon_comm_t** out);
 
   const uint32_t ordinal_;
   Line& line_;
@@ -80,10 +82,11 @@ class Ranks {
   const tenon_collective_api_t* api_ = nullptr;
   tenon_engine_t* engine_ = nullptr;
   uint32_t flags_ = 0, rank_ = 0, count_ = 1;
-  Members world_;  // carries agreements only
+  Members world_;  // carries agreements and news only
   std::map<std::pair<std::string, std::string>, std::unique_ptr<Members>> groups_;
   Recorder recorder_;
   News news_;
+  int process_ = 0;  // that opened the engine; a forked child has no part in it
   std::atomic<bool> gave_up_ = false, abandoned_ = false;
 };
 

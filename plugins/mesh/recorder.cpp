@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "tenon/cpp/plugin.hpp"
 
@@ -51,10 +52,11 @@ std::string folder_of_job() {
 
 }  // namespace
 
-Recorder::~Recorder() {
+void Recorder::close() {
   if (head_ == nullptr) return;
-  (void)::munmap(head_, kFileBytes);
-  if (keeps_) return;
+  const bool is_own = head_->process == static_cast<uint32_t>(::getpid());  // not a forked child
+  (void)::munmap(std::exchange(head_, nullptr), kFileBytes);
+  if (keeps_ || !is_own) return;
   (void)::unlink(path_.c_str());
   (void)::rmdir(folder_.c_str());  // fails while other ranks have files there
 }

@@ -17,7 +17,7 @@ class Recorder {
   using Entry = flight::Record;
 
   Recorder() = default;
-  ~Recorder();
+  ~Recorder() { close(); }
   Recorder(const Recorder&) = delete;
 
   // The file is TENON_FLIGHT/rank-RANK.flight. If that is not set, the folder is one of this job in
@@ -31,6 +31,8 @@ class Recorder {
   }
   // "; `tenon flight DIR` shows ..."; empty without a file.
   std::string advice() const;
+  // Removes the file, unless it is to stay.
+  void close();
   // The file stays, since something went wrong.
   void keep() { keeps_ = true; }
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -15,6 +16,8 @@ constexpr uint32_t kExitStatus = 3;
 constexpr uint32_t kTestsBetweenClocks = 64;
 // Waits this long before it tells the others, so that short waits cost nothing.
 constexpr uint64_t kTellNs = 300'000'000, kOnTheWayNs = 2'000'000'000;
+// The longest time between two tests that counts as waiting.
+constexpr uint64_t kStepNs = 500'000'000;
 
 // A number of seconds, as nanoseconds.
 uint64_t seconds(std::string_view variable, uint64_t otherwise) {
@@ -81,13 +84,20 @@ Status Transfer::start(std::string_view name, std::span<const tenon_transfer_t> 
   info.sequence = sequence_ = ++members_.sequence;
   ranks_.news().started(members_.number, sequence_);
   info.place = str(place_);
-  begin_ns_ = now_ns();
-  warn_ns_ = begin_ns_ + first_warning_ns();
+  last_ns_ = now_ns();
+  waited_ns_ = ended_ns_ = 0;
+  warn_ns_ = first_warning_ns();
+  tests_ = 0;
+  has_told_ = false;
   entry_ =
-      ranks_.recorder().begin(members_.number, sequence_, name_, transfers[0], place_, begin_ns_);
+      ranks_.recorder().begin(members_.number, sequence_, name_, transfers[0], place_, last_ns_);
   const tenon_collective_api_t& api = ranks_.engine();
   return api.start(api.self, members_.comm, transfers.data(),
                    static_cast<uint32_t>(transfers.size()), nullptr, &info, &work_);
+}
+
+void Transfer::skip() {
+  ranks_.news().started(members_.number, ++members_.sequence);
 }
 
 Status Transfer::test(bool* out_done) {
@@ -102,22 +112,25 @@ Status Transfer::test(bool* out_done) {
   }
   if (++tests_ % kTestsBetweenClocks != 0) return {};
   const uint64_t now = now_ns();
+  // Time in which this process did something else is not a wait.
+  waited_ns_ += std::min(now - last_ns_, kStepNs);
+  last_ns_ = now;
   TENON_TRY(look_around(now));
-  if (now - begin_ns_ >= limit_ns()) return give_up();
-  if (now >= warn_ns_) {
-    log("mesh", TENON_LOG_WARN, what(), " has waited for ", (now - begin_ns_) / 1'000'000'000u,
+  if (waited_ns_ >= limit_ns()) return give_up();
+  if (waited_ns_ >= warn_ns_) {
+    log("mesh", TENON_LOG_WARN, what(), " has waited for ", waited_ns_ / 1'000'000'000u,
         " s for other processes");
-    warn_ns_ = begin_ns_ + 2 * (now - begin_ns_);
+    warn_ns_ = 2 * waited_ns_;
   }
   return {};
 }
 
 // What the other processes say while this one waits.
 Status Transfer::look_around(uint64_t now) {
-  if (now - begin_ns_ < kTellNs) return {};
+  if (waited_ns_ < kTellNs) return {};
   News& news = ranks_.news();
   if (!std::exchange(has_told_, true))
-    TENON_TRY(news.tell({members_.number, sequence_, cat(name_, ", ", place_)}));
+    TENON_TRY(news.tell({members_.number, sequence_, cat(name_, " of ", place_)}));
   TENON_TRY(news.look());
   for (const int64_t rank : members_.ranks) TENON_TRY(check(rank, now));
   return {};
@@ -127,7 +140,7 @@ Status Transfer::check(int64_t rank, uint64_t now) {
   std::string other;
   if (ranks_.news().is_stuck_with(rank, {members_.number, sequence_, {}}, &other)) {
     return fail_with(TENON_FAILED_PRECONDITION,
-                     cat("T0905: the processes disagree: ", what(), ", waits for rank ", rank,
+                     cat("T0905: the processes disagree: ", what(), " waits for rank ", rank,
                          ", which waits in ", other));
   }
   if (!ranks_.news().has_ended(rank)) return {};
@@ -135,22 +148,22 @@ Status Transfer::check(int64_t rank, uint64_t now) {
   if (ended_ns_ == 0) ended_ns_ = now;
   if (now - ended_ns_ < kOnTheWayNs) return {};
   return fail_with(TENON_UNAVAILABLE,
-                   cat("T0908: ", what(), ", waits for rank ", rank, ", which has ended"));
+                   cat("T0908: ", what(), " waits for rank ", rank, ", which has ended"));
 }
 
 Status Transfer::fail_with(tenon_code_t code, std::string_view text) {
   ranks_.recorder().keep();
-  return fail(code, text);
+  return fail(code, cat(text, ranks_.recorder().advice()));
 }
 
 std::string Transfer::what() const {
-  return cat("rank ", ranks_.rank(), ": ", name_, ", transfer ", sequence_, " of group ",
-             members_.number, place_.empty() ? "" : " at ", place_);
+  return cat("rank ", ranks_.rank(), ": ", name_, " of ", place_, " (transfer ", sequence_,
+             " of group ", members_.number, ")");
 }
 
 Status Transfer::give_up() {
   const std::string text =
-      cat("T0904: ", what(), ", did not end within ", limit_ns() / 1'000'000'000u,
+      cat("T0904: ", what(), " did not end within ", limit_ns() / 1'000'000'000u,
           " s (TENON_COLLECTIVE_TIMEOUT)", ranks_.recorder().advice());
   if ((ranks_.flags() & TENON_COLLECTIVE_ABORT_ENDS) != 0) announce(text);
   ranks_.recorder().keep();

@@ -22,6 +22,8 @@ class Transfer {
 
   // name: for messages and records, "all_reduce". place: the user's node.
   Status start(std::string_view name, std::span<const tenon_transfer_t> transfers);
+  // Counts a transfer in which this process has no part, as the others count it.
+  void skip();
   bool is_started() const { return work_ != nullptr; }
   // T0904 after the time limit; the communicator is then aborted.
   Status test(bool* out_done);
@@ -39,7 +41,9 @@ class Transfer {
   const std::string place_;
   std::string name_;
   tenon_work_t* work_ = nullptr;
-  uint64_t sequence_ = 0, begin_ns_ = 0, warn_ns_ = 0, ended_ns_ = 0;
+  // Of the time that this process has waited.
+  uint64_t waited_ns_ = 0, last_ns_ = 0, warn_ns_ = 0;
+  uint64_t sequence_ = 0, ended_ns_ = 0;
   bool has_told_ = false;
   uint32_t tests_ = 0;
   Recorder::Entry* entry_ = nullptr;

@@ -91,6 +91,9 @@ class Communicator final : public tenon_comm_t {
   }
 
   Status start(const tenon_transfer_t* transfers, uint32_t count, tenon_work_t** out) override {
+    int is_over = 0;
+    TENON_TRY(mpi_.check(mpi_.Finalized(&is_over), "MPI_Finalized"));
+    if (is_over != 0) return fail(TENON_ABORTED, "T0906: the program has ended MPI");
     auto work = std::make_unique<Work<Abi>>(mpi_);
     for (uint32_t i = 0; i < count; ++i) {
       const auto* one = static_cast<const tenon_transfer_t*>(

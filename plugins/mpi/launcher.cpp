@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <map>
 #include <optional>
 
 #include "tenon/cpp/library.hpp"
@@ -49,12 +50,13 @@ bool read(const Variables& from, Launcher* out) {
 
 Launcher find() {
   Launcher out;
+  const bool is_hydra = std::getenv("MPI_LOCALRANKID") != nullptr;  // Slurm sets PMI_RANK, too
   if (read(kOpenMpi, &out)) {
     out.name = "mpirun of Open MPI";
     out.libraries = kOpenMpiLibraries;
     out.package = "libopenmpi3";
-  } else if (std::getenv("SLURM_PROCID") != nullptr && std::getenv("SLURM_STEP_ID") != nullptr &&
-             read(kSlurm, &out)) {
+  } else if (!is_hydra && std::getenv("SLURM_PROCID") != nullptr &&
+             std::getenv("SLURM_STEP_ID") != nullptr && read(kSlurm, &out)) {
     // Slurm's two ways to connect processes belong to different libraries.
     const bool is_pmix = std::getenv("PMIX_RANK") != nullptr;
     const bool is_pmi = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
@@ -112,12 +114,20 @@ bool is_of_open_mpi(std::string_view library) {
 std::vector<Starter> starters() {
   std::vector<Starter> out;
   const char* path = std::getenv("PATH");
-  for (const char* name : {"mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich"}) {
+  std::map<std::string, bool> is_known;  // the first one of a name is found by its name
+  for (const std::string name : {"mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich"}) {
     for (const std::string_view folder : tenon::text::split(path == nullptr ? "" : path, ':')) {
       Starter starter;
       const std::string file = cat(folder, "/", name);
-      if (!is_file(file) || !classify(std::string(folder), file, &starter)) continue;
+      if (!is_file(file)) continue;
+      if (!classify(std::string(folder), file, &starter)) {
+        is_known[name] = true;
+        continue;
+      }
       starter.library = library_for(std::string(folder), starter.is_open_mpi);
+      // Open MPI takes a launcher with a path as a wish to put its folder first in PATH.
+      if (!is_known[name]) starter.path = name;
+      is_known[name] = true;
       out.push_back(std::move(starter));
     }
   }

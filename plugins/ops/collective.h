@@ -194,7 +194,8 @@ inline Status alone(std::string_view mesh_text, const Eval& e, bool* out_alone) 
   return fail(TENON_FAILED_PRECONDITION,
               cat("T0903: ", view(e.raw().op->name), " is computed by the ", mesh.rank_count(),
                   " processes of the mesh ", quoted(mesh_text),
-                  " together, and only one process computes it here"));
+                  " together, and one process alone computes it here: outside of loops and "
+                  "branches, the device mesh connects the processes"));
 }
 inline Status same_alone(const Eval& e) {
   bool is_alone = false;

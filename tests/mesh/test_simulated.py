@@ -125,12 +125,17 @@ def test_mesh():
     ("call", "says"),
     [
         (lambda: tenon.mesh(), "at least one axis"),
-        (lambda: tenon.mesh(data=0), "number from 1"),
-        (lambda: tenon.mesh(data=2.5), "number from 1"),
-        (lambda: tenon.mesh(data=True), "number from 1"),
+        (lambda: tenon.mesh(data=0), "whole number from 1"),
+        (lambda: tenon.mesh(data=2.5), "whole number from 1"),
+        (lambda: tenon.mesh(data=True), "whole number from 1"),
         (lambda: MESH.rank, "in this process"),
         (lambda: tenon.manual(MESH).__enter__(), "decorator"),
         (lambda: tenon.all_reduce(xp.ones(2)), "tenon.manual(mesh)"),
+        (
+            lambda: tenon.manual(tenon.mesh(data=1))(lambda: tenon.all_reduce("abc"))(),
+            "not an array",
+        ),
+        (lambda: tenon.manual(MESH, shared=[7])(lambda x: x)(data(6, 2)), "no argument"),
         (lambda: tenon.manual(MESH)(lambda x: tenon.all_reduce(x, "rows"))(data(6, 2)), "'rows'"),
         (lambda: tenon.manual(MESH)(lambda x: tenon.all_reduce(x, []))(data(6, 2)), "at least one"),
         (

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import threading
 
+from tenon._compile import Compiled
 from tenon._errors import UsageError
 from tenon._transforms.tracing import Traced, Tree, array_of, compiled, name_of, positional
 from tenon.builder import ops
-from tenon.xp._array import Array
+from tenon.builder.trace import active
+from tenon.xp._array import Array, _of_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,17 +34,15 @@ class Mesh:
     def __init__(self, axes: dict[str, int], simulate: bool):
         if not axes:
             raise UsageError("mesh: name at least one axis and its size, as in data=2", CODE)
-        for name, size in axes.items():
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise UsageError(
-                    f"mesh: the size of {name!r} must be a number from 1, not {size!r}", CODE
-                )
+        axes = {name: _size(name, size) for name, size in axes.items()}
+        for name in axes:
             if not name.isascii() or not name.isidentifier():
                 raise UsageError(f"mesh: {name!r} cannot be the name of an axis", CODE)
         self.axes = dict(axes)
         """Names and sizes of the axes, in order."""
         self.simulate = simulate
         """Whether this process computes what all ranks do."""
+        self._rank: int | None = None
         self._text = ",".join(f"{name}={size}" for name, size in axes.items())
 
     @property
@@ -51,12 +52,13 @@ class Mesh:
 
     @property
     def rank(self) -> int:
-        """The rank of this process. The first use connects the processes, so all of them must ask."""
+        """The rank of this process. The first use connects the processes, so all of them must ask, outside of
+        compiled functions."""
         if self.simulate:
             raise UsageError("mesh: all ranks of a simulated mesh are in this process", CODE)
-        if self.size == 1:
-            return 0
-        return int(Array(_emit("axis_index", self, (), tuple(self.axes))))
+        if self._rank is None:
+            self._rank = int(_at_once("axis_index", self, (), tuple(self.axes), {}))
+        return self._rank
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{name}={size}" for name, size in self.axes.items())
@@ -66,10 +68,22 @@ class Mesh:
 def mesh(*, simulate: bool = False, **axes: int) -> Mesh:
     """A mesh of processes: `tenon.mesh(data=2, model=2)`.
 
-    The processes are those that mpirun, srun or torchrun has started, as many as the mesh has ranks.
+    The processes are those that `tenon launch`, mpirun or srun has started, as many as the mesh has ranks.
     With `simulate`, this process computes what all ranks do: see `tenon.manual`.
     """
     return Mesh(axes, bool(simulate))
+
+
+def _size(name: str, size: Any) -> int:
+    try:
+        number = 0 if isinstance(size, bool) else operator.index(size)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise UsageError(
+            f"mesh: the size of {name!r} must be a whole number from 1, not {size!r}", CODE
+        )
+    return number
 
 
 class _Current(threading.local):
@@ -101,14 +115,14 @@ class manual:
         if not isinstance(mesh, Mesh):
             raise TypeError(f"manual: {mesh!r} is not a mesh: tenon.mesh(data=2) makes one")
         self._mesh = mesh
-        self._shared = frozenset(shared)
+        self._shared = frozenset(map(operator.index, shared))
         self._outer: list[Mesh | None] = []
 
     def __enter__(self) -> Mesh:
         if self._mesh.simulate:
             raise UsageError(
-                "manual: on a simulated mesh, arrays have an axis for the ranks only at the border of a "
-                "function: use manual as its decorator",
+                "manual: a simulated mesh works only with manual as a decorator, since arrays get their axis of "
+                "ranks where the function begins",
                 CODE,
             )
         self._outer.append(_current.mesh)
@@ -142,6 +156,11 @@ class manual:
 
         def run(*args: Any, **kwargs: Any) -> Any:
             args = positional(function, args, kwargs) if kwargs else args
+            if any(not 0 <= i < len(args) for i in self._shared):
+                raise UsageError(
+                    f"manual: shared names a position that {name_of(function)} has no argument at",
+                    CODE,
+                )
             tree = Tree(args)
             lanes = [i not in self._shared for i, arg in enumerate(args) for _ in Tree(arg).leaves]
             _check_ranks(mesh, [array_of(v) for v in tree.leaves], lanes)
@@ -193,17 +212,40 @@ def _emit(op: str, mesh: Mesh, arrays: Any, axes: tuple[str, ...], **attrs: Any)
     return ops.one(op, *(a._value for a in arrays), mesh=mesh._text, axes=",".join(axes), **attrs)
 
 
+_alone: dict[Any, Compiled] = {}
+
+
+def _at_once(op: str, mesh: Mesh, arrays: Any, axes: tuple[str, ...], attrs: dict[str, Any]) -> Any:
+    """The op alone, now. Operations that wait are computed when a process reads them, and processes read in
+    different orders; what they compute together must run in the order of the calls."""
+    key = op, mesh._text, axes, tuple(sorted(attrs.items()))
+    if key not in _alone:
+        _alone[key] = Compiled(
+            lambda *given: Array(_emit(op, mesh, given, axes, **attrs)), None, None, True
+        )
+    made = _alone[key](*arrays)
+    return made if isinstance(made, Array) else _of_tensor(made)
+
+
+def _one(op: str, mesh: Mesh, arrays: Any, axes: tuple[str, ...], **attrs: Any) -> Array:
+    if active() is None:
+        return _at_once(op, mesh, arrays, axes, attrs)  # type: ignore[no-any-return]
+    return Array(_emit(op, mesh, arrays, axes, **attrs))
+
+
 def _together(op: str, x: Any, axes: Any, **attrs: Any) -> Any:
     """The op on every array of a nested value."""
     here = _here(op)
     names = _axes(here, axes)
     tree = Tree(x)
-    return tree.build([Array(_emit(op, here, [array_of(v)], names, **attrs)) for v in tree.leaves])
+    if not tree.leaves and not isinstance(x, (tuple, list, dict)):
+        raise UsageError(f"{op}: {x!r} is not an array", "T0624")
+    return tree.build([_one(op, here, [array_of(v)], names, **attrs) for v in tree.leaves])
 
 
 def _kind(kind: str) -> str:
     if kind not in KINDS:
-        raise UsageError(f"kind is {kind!r}; there are {', '.join(KINDS)}", CODE)
+        raise UsageError(f"kind must be one of {', '.join(map(repr, KINDS))}, not {kind!r}", CODE)
     return kind
 
 
@@ -267,18 +309,18 @@ def permute(
 
 def _pair(pair: Any) -> tuple[int, int]:
     source, target = pair
-    return int(source), int(target)
+    return operator.index(source), operator.index(target)
 
 
 def broadcast_from(x: Any, root: int = 0, axes: str | Iterable[str] | None = None) -> Any:
     """x of the process at the place `root` of the group; each gets it."""
-    return _together("broadcast_from", x, axes, root=int(root))
+    return _together("broadcast_from", x, axes, root=operator.index(root))
 
 
 def axis_index(axes: str | Iterable[str] | None = None) -> Array:
     """The place of this process in its group along `axes`: an array of rank 0."""
     here = _here("axis_index")
-    return Array(_emit("axis_index", here, (), _axes(here, axes)))
+    return _one("axis_index", here, (), _axes(here, axes))
 
 
 def axis_size(axes: str | Iterable[str] | None = None) -> int:

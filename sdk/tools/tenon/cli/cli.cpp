@@ -368,8 +368,8 @@ std::string idle_option(const ReportOptions& o) {
 // What is wrong with options that change nothing of what the others ask for; empty if nothing.
 std::string idle_option(const Command& command) {
   for (std::string idle :
-       {idle_option(command.run), idle_bench(command.run), idle_option(command.opt), idle_option(command.ops),
-        idle_option(command.report),
+       {idle_option(command.run), idle_bench(command.run), idle_option(command.opt),
+        idle_option(command.ops), idle_option(command.report),
         idle_in({}, {{{"--json", command.plugins.json}, {"lock", command.plugins.lock}},
                      {{"--json", command.cache.json},
                       {"`dir`, `prune` and `clean`", command.cache.action == "dir" ||
@@ -580,8 +580,8 @@ Command parse_command_line(int argc, char** argv) {
     if (command.kind == Command::Kind::Bench && command.run.model.empty() &&
         !command.run.collectives) {
       command.kind = Command::Kind::Done;
-      command.status = fail(kUsage, "T0004", "MODEL is required.",
-                            "`tenon bench --help` shows what it takes.");
+      command.status =
+          fail(kUsage, "T0004", "MODEL is required.", "`tenon bench --help` shows what it takes.");
       return command;
     }
     command.conform = conform->remaining();

@@ -92,7 +92,8 @@ void add_examples(CLI::App& app) {
        "  tenon run net.onnx --seed 1 --check reference\n"
        "  tenon run net.onnx --seed 1 --dim batch=8 --profile trace.json\n"
        "  tenon run parts.tir --seed 1 --simulate data=2,model=2"},
-      {"bench", "tenon bench net.onnx --top 10\n  tenon bench net.onnx --device cpu --threads 4\n"
+      {"bench",
+       "tenon bench net.onnx --top 10\n  tenon bench net.onnx --device cpu --threads 4\n"
        "  tenon launch -n 2 -- tenon bench --collectives"},
       {"report",
        "tenon report net.onnx -o net.html\n"

@@ -160,11 +160,11 @@ void print(const ThisRank& here, const std::vector<Row>& rows, bool json) {
            : fmt::format("{} processes, best of {} rounds\n", here.rank_count, kRounds);
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i];
-    text += json ? fmt::format("{}{{\"name\": \"{}\", \"bytes\": {}, \"us\": {:.3f}}}",
-                               i == 0 ? "" : ", ", row.name, row.bytes, row.best_us)
-                 : fmt::format("{:<15} {:>9} bytes {:>11.2f} us {:>7.2f} GB/s\n", row.name,
-                               row.bytes, row.best_us,
-                               static_cast<double>(row.bytes) / row.best_us / 1e3);
+    text +=
+        json ? fmt::format("{}{{\"name\": \"{}\", \"bytes\": {}, \"us\": {:.3f}}}",
+                           i == 0 ? "" : ", ", row.name, row.bytes, row.best_us)
+             : fmt::format("{:<15} {:>9} bytes {:>11.2f} us {:>7.2f} GB/s\n", row.name, row.bytes,
+                           row.best_us, static_cast<double>(row.bytes) / row.best_us / 1e3);
   }
   write_out(json ? text + "]}\n" : text);
 }

@@ -16,6 +16,15 @@ namespace {
 
 constexpr std::string_view kExtension = ".flight";
 
+// Files of an earlier job with more processes are left where the folder was used again.
+void drop_older_jobs(std::map<uint32_t, Flight>& flights) {
+  const auto newest = std::ranges::max_element(
+      flights, {}, [](const auto& one) { return one.second.head.wall_ns; });
+  if (newest == flights.end()) return;
+  const uint32_t count = newest->second.head.rank_count;
+  std::erase_if(flights, [&](const auto& one) { return one.second.head.rank_count != count; });
+}
+
 // Reads all files of a folder. One that cannot be read is named on stderr.
 int read_folder(const std::string& folder, std::map<uint32_t, Flight>& flights) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
@@ -38,6 +47,7 @@ int read_folder(const std::string& folder, std::map<uint32_t, Flight>& flights) 
     }
     flights[flight.head.rank] = std::move(flight);
   }
+  drop_older_jobs(flights);
   if (!flights.empty()) return kOk;
   return fail(kUsage, "T0101",
               fmt::format("the folder {} has no file of a flight recorder.", in_quotes(folder)),

@@ -159,11 +159,13 @@ std::string story(const std::map<uint32_t, Flight>& flights) {
     const uint64_t common = group.common();
     const std::string next = next_of(number, group, common + 1);
     if (next.empty()) continue;
+    const OfGroup& first = group.ranks.begin()->second;
+    const auto last = first.find(common);
     out +=
-        common == 0
+        last == first.end()
             ? fmt::format("group {}: no transfer that all have finished is in the files\n", number)
             : fmt::format("group {}: all have finished transfer {}: {}\n", number, common,
-                          describe(*group.ranks.begin()->second.at(common)));
+                          describe(*last->second));
     out += next;
   }
   return out;
