@@ -92,12 +92,10 @@ def run(group: list[Ready], way: Any) -> list[Verdict]:
     refused = {v.problem.split(":")[1].strip() for v in found if not v.case}
     blamed = [made for made in group if made.template.overload in refused]
     rest = [made for made in group if made not in blamed]
-    if not refused or not rest:
-        return own + [
-            Verdict(str(made.case), "all", f"refused: {made.template.overload}") for made in blamed
-        ]
+    if not refused:
+        return own
     again = [v for made in blamed or rest for v in run([made], way)]
-    return own + again + (run(rest, way) if blamed else [])
+    return own + again + (run(rest, way) if blamed and rest else [])
 
 
 ORACLE = command.Oracle("torch", first, second, aten_choice.fixed, aten_choice.whole, lambda text: [(Case.parse(text),)],

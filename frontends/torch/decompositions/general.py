@@ -113,7 +113,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
         before = torch.full_like(x.narrow(dim, 0, step), -math.inf)
         x = torch.logaddexp(x, torch.cat([before, x.narrow(dim, 0, size - step)], dim))
         step *= 2
-    return x.to(dtype, copy=True)
+    return x.to(dtype, copy=True).contiguous()
 
 
 @composite("nonzero_static.default")
