@@ -160,7 +160,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
            o.simulate = true;
            o.mesh = mesh;
          },
-         "run what all processes of the mesh do, in this one: data=2,model=2 (default: the mesh of "
+         "compute all processes of the mesh in this one: data=2,model=2 (default: the mesh of "
          "the model's ops)")
       ->expected(0, 1)
       ->default_str("")
