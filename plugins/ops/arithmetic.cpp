@@ -189,7 +189,7 @@ constexpr OpDraft atan2() {
   return base("atan2", "The angle of the point (y, x), where operand 0 is the ordinate.", kFloat,
               TENON_S_ATAN2, "atan2(f32[2] [0, 1], f32[2] [1, 0]) -> f32[2] [0, 1.5707964]",
               "atan2(f32[2], f32[3])")
-      .accuracy(0.51, 2)
+      .accuracy(3.5, 2)
       .cost(TENON_COST_TRANSCENDENTAL);
 }
 constexpr OpDraft max() {
