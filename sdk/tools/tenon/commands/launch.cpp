@@ -10,6 +10,7 @@
 
 #include "sdk/tools/tenon/cli/options.h"
 #include "sdk/tools/tenon/console/console.h"
+#include "sdk/tools/tenon/execution/ranks.h"
 #include "sdk/tools/tenon/host/host.h"
 
 namespace tenon::tools {
@@ -30,14 +31,8 @@ class Launcher {
   explicit Launcher(const Host& host) : host_(host) {}
 
   int find(const LaunchOptions& options) {
-    std::vector<std::string> names = {options.engine};
-    if (options.engine.empty()) {
-      names.clear();
-      (void)host_.registry->provided_each(
-          host_.registry->self, str("collective"), &names, [](void* to, tenon_str_t name) {
-            static_cast<std::vector<std::string>*>(to)->emplace_back(view(name));
-          });
-    }
+    const std::vector<std::string> names =
+        options.engine.empty() ? engine_names(host_) : std::vector<std::string>{options.engine};
     for (const std::string& name : names) {
       if (ask(name, static_cast<uint32_t>(options.processes))) return kOk;
     }

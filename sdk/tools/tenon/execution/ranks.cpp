@@ -11,15 +11,6 @@ namespace {
 
 constexpr std::string_view kPlaceholder = "{rank}";
 
-std::vector<std::string> engine_names(const Host& host) {
-  std::vector<std::string> names;
-  (void)host.registry->provided_each(
-      host.registry->self, str("collective"), &names, [](void* to, tenon_str_t name) {
-        static_cast<std::vector<std::string>*>(to)->emplace_back(view(name));
-      });
-  return names;
-}
-
 const tenon_collective_api_t* engine_of(const Host& host, const std::string& name) {
   const void* table = nullptr;
   const tenon_code_t code = host.registry->plugin_interface(
@@ -52,6 +43,15 @@ void fill_in(const ThisRank& here, std::string& text) {
 }
 
 }  // namespace
+
+std::vector<std::string> engine_names(const Host& host) {
+  std::vector<std::string> names;
+  (void)host.registry->provided_each(
+      host.registry->self, str("collective"), &names, [](void* to, tenon_str_t name) {
+        static_cast<std::vector<std::string>*>(to)->emplace_back(view(name));
+      });
+  return names;
+}
 
 ThisRank this_rank(const Host& host) {
   for (const std::string& name : engine_names(host)) {

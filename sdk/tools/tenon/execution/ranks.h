@@ -1,6 +1,7 @@
 // Models of several processes: which of them this one is, and all of them in one.
 #pragma once
 #include <string>
+#include <vector>
 
 #include <tenon/abi/collective.h>
 
@@ -16,7 +17,9 @@ struct ThisRank {
   const tenon_collective_api_t* engine = nullptr;  // that knows the launcher
 };
 
-// Asks the engines of the plugins. Opens none.
+// The engines that plugins provide. Loads none.
+std::vector<std::string> engine_names(const Host& host);
+// Asks the engines. Opens none.
 ThisRank this_rank(const Host& host);
 // Whether a graph has ops that several processes compute together.
 bool has_collectives(const Host& host, tenon_graph_t* graph);
