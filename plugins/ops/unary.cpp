@@ -88,7 +88,7 @@ constexpr Row kRows[] = {
     {"logistic", "1 / (1 + exp(-x)).", "logistic(f32[2] [0, 1]) -> f32[2] [0.5, 0.73105858]",
      TENON_S_LOGISTIC, kFloat, kT, 3, 3},
     {"erf", "The error function.", "erf(f32[2] [0, 1]) -> f32[2] [0, 0.84270079]", TENON_S_ERF,
-     kFloat, kT, 3, 2},
+     kFloat, kT, 2, 2},
     {"erfc", "1 - erf(x), accurate for large x.", "erfc(f32[2] [0, 1]) -> f32[2] [1, 0.15729921]",
      TENON_S_ERFC, kFloat, kT, 4.5, 8},
     {"erf_inv", "The inverse of erf; infinite at -1 and 1, NaN beyond.",

@@ -39,7 +39,7 @@ def _backward(g: Tensor, x: Tensor, padding: Sequence[int], shown: Shown, apart:
             border = shown(wide.narrow(dim, low + size, high), dim)
             total = total + _at(border, dim, size - apart - border.shape[dim], apart)
         wide = total
-    return wide.to(g.dtype)
+    return wide.to(g.dtype).contiguous()
 
 
 @composite(

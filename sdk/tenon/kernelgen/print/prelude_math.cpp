@@ -149,20 +149,16 @@ constexpr Function kF32[] = {
      "1.99777106478e-1f), -3.33329491539e-1f), u); r = $S(far, 0.785398163f + r, r); r = $S(a "
      "< b, 1.57079633f - r, r); r = $S($B($I, x) < ($I)0, 3.14159265f - r, r); r = "
      "@copysign(r, y); return $S((x != x) | (y != y), x + y, r); }\n"},
-    // 1 - exp(t p(t)) of t = |a|, as expm1 computes it, which keeps the digits of small results.
-    // The
-    // polynomial is our own fit of log(erfc(t)) / t up to 4, where erf is 1; errors count as they
-    // appear in the result. The low bits of j are the exponent.
+    // N. Juffa's single precision erf: a polynomial below 0.93, 1 - exp(polynomial) above.
     {"erf",
-     "FN $F erf_$n($F a) { $F t = @abs(a); t = $S(t > ($F)4.f, 4.f, t); $F s = "
-     "@mad(-4.0708372e-5f, t, 3.8100348e-4f); s = @mad(s, t, -1.2517537e-3f); s = @mad(s, t, "
-     "-2.0570765e-4f); s = @mad(s, t, 1.9321712e-2f); s = @mad(s, t, -1.0281441e-1f); s = "
-     "@mad(s, t, -6.3661647e-1f); s = @mad(s, t, -1.1283792e+0f); $F r = s * t; $F j = @mad(r, "
-     "1.44269504088896341f, 12582912.f); $F n = j - 12582912.f; $F f = @mad(-n, 0.693359375f, "
-     "r); f = @mad(n, 2.12194440e-4f, f); $F p = @mad(1.9875691500e-4f, f, 1.3981999507e-3f); "
-     "p = @mad(p, f, 8.3334519073e-3f); p = @mad(p, f, 4.1665795894e-2f); p = @mad(p, f, "
-     "1.6666665459e-1f); p = @mad(p, f, 5.0000001201e-1f); p = @mad(p, f * f, f); $F k = "
-     "$B($F, ($I)(($B($I, j) + 127) << 23)); return @copysign(@mad(-k, p, 1.f - k), a); }\n"},
+     "FN $F erf_$n($F a) { $F t = @abs(a); $F s = a * a; t = $S(t > ($F)4.5f, 4.5f, t); $F s2 = t "
+     "* t; $F r = @mad(-1.72853470e-5f, t, 3.83197126e-4f); $F u = @mad(-3.88396438e-3f, t, "
+     "2.42546219e-2f); r = @mad(r, s2, u); r = @mad(r, t, -1.06777877e-1f); r = @mad(r, t, "
+     "-6.34846687e-1f); r = @mad(r, t, -1.28717512e-1f); r = @mad(r, t, -t); r = @copysign(1.f - "
+     "@exp(r), a); $F q = @mad(-5.96761703e-4f, s, 4.99119423e-3f); q = @mad(q, s, "
+     "-2.67681349e-2f); q = @mad(q, s, 1.12819925e-1f); q = @mad(q, s, -3.76125336e-1f); q = "
+     "@mad(q, s, 1.28379166e-1f); q = @mad(q, a, a); return $S(a != a, a, $S(t > ($F)0.927734375f, "
+     "r, q)); }\n"},
     // The logarithm and the power in f64, to a few bits more than the result has.
     {"pow",
      "FN $F pow_$n($F x, $F y) { $F a = @abs(x); $D d = $C($D, a); $D f = @logm<f64>(d) - 1.0; "
