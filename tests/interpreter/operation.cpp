@@ -8,6 +8,7 @@ namespace tenon::interpreter {
 namespace {
 
 using kernelgen::is_float;
+using kernelgen::kExp2;
 using kernelgen::kFloorDiv;
 using kernelgen::kMod;
 using kernelgen::kMulAdd;
@@ -158,6 +159,10 @@ bool make_operation(uint16_t op, uint32_t relation, DType type, DType from, Oper
     case TENON_S_IS_NAN:
       out->code = Code::kIsNan;
       return true;
+    case kExp2:
+      out->code = Code::kFloatUnary;
+      out->function = [](double x) { return std::exp2(x); };
+      return is_float(type);
     default:
       break;
   }
