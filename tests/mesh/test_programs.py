@@ -7,7 +7,7 @@ import pytest
 from flavours import FLAVOURS, PYTHON
 
 PROGRAMS = Path(__file__).with_name("programs.py")
-RANDOM = 100 if os.environ.get("CHECK_FULL") else 10
+RANDOM = 100 if os.environ.get("CHECK_FULL") == "1" else 10
 
 
 @pytest.mark.parametrize(
