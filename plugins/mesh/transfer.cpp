@@ -1,5 +1,6 @@
 #include "transfer.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,6 +46,8 @@ uint64_t first_warning_ns() {
 void announce(const std::string& text) {
   const std::string line = cat("tenon: error: ", text, "\n");
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  const timespec moment = {0, 200'000'000};  // launchers drop what they have not passed on by then
+  (void)nanosleep(&moment, nullptr);
 }
 
 tenon_native_memory_t memory_of(const void* data, uint64_t size_bytes) {

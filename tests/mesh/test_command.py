@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flavours import FLAVOURS, TENON
 
-MODEL = Path(__file__).with_name("two.tir")
+MODEL = Path(__file__).parent / "Inputs/two.tir"
 NAMES = ("sum", "all", "part", "swapped", "shifted", "root", "place")
 
 

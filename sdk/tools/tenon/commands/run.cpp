@@ -25,8 +25,7 @@ class Run {
  public:
   Run(const Host& host, const RunOptions& options)
       : host_(host),
-        here_(this_rank_of(host, options)),
-        options_(for_rank(options)),
+        options_(options),
         model_(host),
         program_(host),
         signature_(host),
@@ -35,6 +34,10 @@ class Run {
         check_(host) {}
 
   int all() {
+    if (names_rank(options_)) {
+      here_ = this_rank(host_);
+      name_rank(here_, options_);
+    }
     if (int s = load_all()) return s;
     names_ = output_names(signature_.info);
     if (!options_.dump.empty()) return dump();
@@ -67,7 +70,7 @@ class Run {
     if (int s = load(host_, options_, model_, &signature_.fixed_dims)) return s;
     if (options_.simulate) {
       if (int s = simulate(host_, options_.mesh, model_)) return s;
-    } else if (here_.is_launched) {
+    } else {
       Graph graph(host_);
       if (tenon_code_t code =
               host_.session->model_graph(host_.session->self, model_.get(), graph.out()))
@@ -79,17 +82,11 @@ class Run {
 
   // ---- One of several processes ----
 
-  static ThisRank this_rank_of(const Host& host, const RunOptions& options) {
-    return options.simulate ? ThisRank() : this_rank(host);
-  }
-  RunOptions for_rank(RunOptions options) const {
-    if (here_.is_launched) name_rank(here_, options);
-    return options;
-  }
   // The processes of a model that they compute together have random inputs of their own, and the
   // first one prints. Other models are as many as there are processes.
   void find_rank(bool is_together) {
-    if (!here_.is_launched || !is_together) return;
+    if (!is_together) return;
+    here_ = this_rank(host_);
     options_.seed += here_.rank;
     is_silent_ = here_.rank != 0;
   }
@@ -319,7 +316,7 @@ class Run {
   }
 
   const Host& host_;
-  const ThisRank here_;
+  ThisRank here_;
   RunOptions options_;
   bool is_silent_ = false;
   Model model_;

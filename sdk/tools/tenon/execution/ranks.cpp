@@ -86,6 +86,12 @@ int simulate(const Host& host, const std::string& mesh, Model& model) {
   return kOk;
 }
 
+bool names_rank(const RunOptions& options) {
+  std::string all = options.output_dir + options.profile;
+  for (const std::string& input : options.inputs) all += input;
+  return all.find(kPlaceholder) != std::string::npos;
+}
+
 void name_rank(const ThisRank& here, RunOptions& options) {
   for (std::string& input : options.inputs) fill_in(here, input);
   fill_in(here, options.output_dir);

@@ -19,14 +19,15 @@ struct ThisRank {
 
 // The engines that plugins provide. Loads none.
 std::vector<std::string> engine_names(const Host& host);
-// Asks the engines. Opens none.
+// Asks the engines, which loads their plugins. Opens none.
 ThisRank this_rank(const Host& host);
 // Whether a graph has ops that several processes compute together.
 bool has_collectives(const Host& host, tenon_graph_t* graph);
 // Replaces the model by one that computes what all processes of the mesh do. mesh: "data=2", or
 // empty for that of the model's ops.
 int simulate(const Host& host, const std::string& mesh, Model& model);
-// Inputs and folders are those of this rank, where their names have "{rank}".
+// Whether names of inputs or folders have "{rank}"; name_rank makes them those of this rank.
+bool names_rank(const RunOptions& options);
 void name_rank(const ThisRank& here, RunOptions& options);
 
 }  // namespace tenon::tools
