@@ -38,7 +38,12 @@ class Flavour:
 def _debian():
     if path := shutil.which("mpirun.openmpi"):
         # Containers have one user, and fewer processors than processes.
-        root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        # They may also forbid one process to read another's memory.
+        root = {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+        }
         yield Flavour("openmpi", [path, "--oversubscribe", "--quiet"], [2, 3, 4], root)
     if path := shutil.which("mpirun.mpich"):
         yield Flavour("mpich", [path], [2])
