@@ -18,8 +18,7 @@ CollectiveJob::CollectiveJob(const Collective& what, Ranks& ranks, Members& memb
       to_(to),
       agreement_(std::move(agreement)),
       agreed_(std::move(agreed)),
-      transfer_(ranks, members,
-                what.place.empty() ? what.text : cat(what.text, " at ", what.place)) {}
+      transfer_(ranks, members, what.text_here) {}
 
 // The engine may still use the memory of a transfer that is not over.
 CollectiveJob::~CollectiveJob() {

@@ -30,8 +30,8 @@ struct Collective {
   int64_t root = 0;
   std::vector<int64_t> pairs;
   std::string mesh, axes;
-  std::string place;  // the user's node; may be empty
-  std::string text;   // the rest of this, for messages
+  std::string text;       // the rest of this, for messages
+  std::string text_here;  // text and the place of the user's node, if it is known
   // The order of sums is that of the ranks, whatever the engine does.
   bool is_deterministic = false;
 };

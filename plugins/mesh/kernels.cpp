@@ -1,7 +1,6 @@
 #include "kernels.h"
 
 #include <mutex>
-#include <optional>
 #include <set>
 
 #include "collective.h"
@@ -72,12 +71,7 @@ Status query(void*, tenon_str_t, const tenon_kernel_call_t* call, tenon_kernel_c
 
 std::string place_of(const Node& node) {
   std::string text;
-  tenon_sink_t sink = {};
-  sink.self = &text;
-  sink.write = [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-    static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-    return TENON_OK;
-  };
+  const tenon_sink_t sink = sink_to(&text);
   if (const tenon_loc_t loc = node.view().loc; loc != 0)
     (void)graph_api().loc_text(graph_api().self, node.graph(), loc, &sink);
   return text;
@@ -111,11 +105,11 @@ std::string text_of(const Collective& what) {
   return out;
 }
 
-// What all processes must have in common at this point.
-std::string summary(const Collective& what, const std::vector<int64_t>& dims) {
+// "all_reduce of [2, 3] ".
+std::string sized_name(const Collective& what, const std::vector<int64_t>& dims) {
   std::string out = cat(what.name, " of [");
   for (size_t i = 0; i < dims.size(); ++i) out += cat(i == 0 ? "" : ", ", dims[i]);
-  return cat(out, "] ", what.text);
+  return out + "] ";
 }
 
 Collective read(const tenon_kernel_call_t& call) {
@@ -131,8 +125,9 @@ Collective read(const tenon_kernel_call_t& call) {
   if (op->op == Op::kPermute) what.pairs = node.i64s("pairs");
   what.mesh = node.text("mesh");
   what.axes = node.text("axes");
-  what.place = place_of(node);
   what.text = text_of(what);
+  const std::string place = place_of(node);
+  what.text_here = place.empty() ? what.text : cat(what.text, " at ", place);
   what.is_deterministic = (call.flags & TENON_KERNEL_CALL_DETERMINISTIC) != 0;
   return what;
 }
@@ -159,10 +154,10 @@ std::unique_ptr<Job> agreement(tenon_kernel_t& kernel, const std::vector<int64_t
   if (kernel.members->comm == nullptr || kernel.what.op == Op::kAxisIndex) return nullptr;
   const std::lock_guard lock(kernel.mutex);
   if (kernel.agreed.contains(dims) && !always_agrees()) return nullptr;
-  const std::string text = summary(kernel.what, dims);
-  const std::string& place = kernel.what.place;
-  return kernel.device->ranks.agreement(*kernel.members, text,
-                                        place.empty() ? text : cat(text, " at ", place));
+  const std::string start = sized_name(kernel.what, dims);
+  // All processes must have the first text in common. The second one is for people.
+  return kernel.device->ranks.agreement(*kernel.members, start + kernel.what.text,
+                                        start + kernel.what.text_here);
 }
 void keep_agreed(tenon_kernel_t& kernel, const std::vector<int64_t>& dims) {
   const std::lock_guard lock(kernel.mutex);

@@ -130,6 +130,10 @@ class Agreement : public Job {
   bool may_start_ = true;
 };
 
+bool is_simulated() {
+  return !setting("TENON_MESH_SIMULATE").empty();
+}
+
 }  // namespace
 
 uint32_t simulated_ranks() {
@@ -150,11 +154,11 @@ uint32_t simulated_ranks() {
 
 // Every process says that it ends before it waits for the others, so all of them come to an end: a
 // process that waits for data of this one fails as soon as it hears of it.
-// A library that the program has ended itself takes no message.
 Status Ranks::begin_end() {
   if (gave_up_) return {};
   const std::lock_guard lock(mutex_);
   if (engine_ == nullptr || process_ != ::getpid()) return {};
+  // The message fails if the program has already ended the communication library itself.
   if (!news_.tell_end(line_).ok()) gave_up_ = true;
   return {};
 }
@@ -194,9 +198,9 @@ Status Ranks::open() {
 // The engine that TENON_ENGINE names, or the first whose launcher has started this process.
 Status Ranks::choose() {
   const std::string_view chosen = setting("TENON_ENGINE");
-  const bool is_simulated = !setting("TENON_MESH_SIMULATE").empty();
+  const bool simulated = is_simulated();
   std::vector<std::string> names;
-  if (!chosen.empty() || is_simulated)
+  if (!chosen.empty() || simulated)
     names.emplace_back(chosen.empty() ? std::string_view("sim") : chosen);
   else
     names = engine_names();
@@ -210,7 +214,7 @@ Status Ranks::choose() {
     }
     const tenon_code_t code = api->launched(api->self, &launch);
     if (code != TENON_OK) reasons += cat("; ", name, ": ", Fault::last(code).message);
-    if (code == TENON_OK && (launch.is_launched != 0 || is_simulated)) return connect(*api, launch);
+    if (code == TENON_OK && (launch.is_launched != 0 || simulated)) return connect(*api, launch);
     if (code == TENON_OK)
       reasons += cat("; ", name, ": no launcher of it has started this process");
   }
@@ -228,10 +232,10 @@ Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& l
   gather.rank = ordinal_;
   gather.rank_count = simulated_ranks();
   gather.all_gather = no_gather;
-  const bool is_simulated = !setting("TENON_MESH_SIMULATE").empty();
-  rank_ = is_simulated ? ordinal_ : launch.rank;
-  count_ = is_simulated ? simulated_ranks() : launch.rank_count;
-  TENON_TRY(api.open(api.self, is_simulated ? &gather : nullptr, &flags_, &engine_, &world_.comm));
+  const bool simulated = is_simulated();
+  rank_ = simulated ? ordinal_ : launch.rank;
+  count_ = simulated ? simulated_ranks() : launch.rank_count;
+  TENON_TRY(api.open(api.self, simulated ? &gather : nullptr, &flags_, &engine_, &world_.comm));
   process_ = ::getpid();
   for (uint32_t i = 0; i < count_; ++i) world_.ranks.push_back(i);
   world_.position = rank_;

@@ -41,7 +41,7 @@ class Transfer {
   const std::string place_;
   std::string name_;
   tenon_work_t* work_ = nullptr;
-  // Of the time that this process has waited.
+  // waited_ns_ is how long this process has waited; it warns when that reaches warn_ns_.
   uint64_t waited_ns_ = 0, last_ns_ = 0, warn_ns_ = 0;
   uint64_t sequence_ = 0, ended_ns_ = 0;
   bool has_told_ = false;
