@@ -45,6 +45,16 @@ def test_scenario(name, found):
     assert not any(found[name]), "\n".join(found[name])
 
 
+def test_a_second_start_with_torchs_cache(tmp_path, monkeypatch):
+    """The first of the two leaves a mesh that the second one's graph holds: torch's entry of it would lose it."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    names = ["dtensor.placements_change_within_a_graph", "dtensor.sizes_that_change"]
+    (tmp_path / "ranks").mkdir()
+    for _ in range(2):
+        found = run(tmp_path / "ranks", 2, *names)
+        assert not any(text for texts in found.values() for text in texts), found
+
+
 def test_ranks_that_differ(tmp_path):
     """One of the two at least says what differs, and the other one ends, too."""
     for name, texts in run(tmp_path, 2, *NAMES[0]).items():

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import hashlib
 import logging
+import operator
 import pathlib
 from unittest import mock
 
@@ -93,6 +94,8 @@ class Code(OutputCode):
             return "a graph whose sizes change is not kept"
         if any("with_effects" in str(n.target) for n in nodes):
             return "a graph with effects is not kept: torch's entry loses its tokens"
+        if any(_is_object(self._gm, n) for n in nodes):
+            return "a graph that holds an object, such as the mesh of a DTensor, is not kept: torch's entry loses it"
         return ""
 
     def _name(self) -> str:
@@ -131,6 +134,14 @@ def _has_symbols(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return value._has_symbolic_sizes_strides
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _is_object(gm: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether it is an attribute that is neither a tensor nor a graph."""
+    if node.op != "get_attr":
+        return False
+    held = operator.attrgetter(str(node.target))(gm)
+    return not isinstance(held, (torch.Tensor, torch.nn.Module))
 
 
 def keeping(compiler: Callable[[fx.GraphModule, Sequence[Any]], Code]) -> Any:

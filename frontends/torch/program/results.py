@@ -12,6 +12,7 @@ import operator
 
 import torch
 from torch import fx
+from torch._library.fake_class_registry import maybe_unwrap_fake_script_object
 
 from ..graph.floats import Number, is_float
 from ..graph.sizes import MAX, Numbers, expression
@@ -115,6 +116,7 @@ class Results:
             return lambda args, outs: number(args, outs)[0]
         if result.op == "get_attr" and fake is None:  # an object, such as the mesh of a DTensor
             held: Any = operator.attrgetter(str(result.target))(result.graph.owning_module)
+            held = maybe_unwrap_fake_script_object(held)
             return lambda args, outs: held
         steps, base = self._root(result)
         made = self._whole(base)
