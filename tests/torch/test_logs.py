@@ -222,6 +222,58 @@ def test_a_page_with_modules_and_lines(tmp_path):
         explained.report(tmp_path / "net.txt")
 
 
+def data_of(page):
+    return json.loads(
+        re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page.read_text(), re.S).group(1)
+    )
+
+
+def test_a_page_names_parameters_and_what_stays_in_torch(tmp_path):
+    class Normed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.out = nn.BatchNorm1d(4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.linalg.matrix_exp(self.out(self.norm(x))).sin()
+
+    tenon.torch.explain(Normed(), torch.randn(4, 4)).report(tmp_path / "net.html")
+    runs = data_of(tmp_path / "net.html")["runs"]
+    named, stays = {}, {}
+    for run in runs:
+        graph = run["program"]["graph"]
+        kind = run["label"].split()[0]
+        named.setdefault(kind, set()).update(
+            v["name"] for v in graph["values"] if v["value"] in graph["inputs"]
+        )
+        stays[kind] = {(row["op"], row["place"]) for row in run["torch"] if row["us"] > 0}
+        assert run["peaks"]["gflops"] > 0 and len(run["peaks"]["streams"]) == 3
+    assert {"x", "norm.weight", "norm.running_mean", "out.weight", "out.bias"} <= named["forward"]
+    assert "out.weight" in named["backward"] and "gradient of result 0" in named["backward"]
+    place = line_of("return torch.linalg.matrix_exp(self.out")
+    found = {(op, pathlib.Path(where).name) for op, where in stays["forward"]}
+    assert ("aten.linalg_matrix_exp.default", place) in found, stays
+    assert ("aten.copy_.default", "update of norm.running_mean") in stays["forward"]
+
+
+@pytest.mark.parametrize(
+    "source, name",
+    [
+        ("L['self']._modules['fc']._parameters['weight']", "fc.weight"),
+        ("L['net']._modules['0']._buffers['mean']", "0.mean"),
+        ("G['net']._modules['0']._parameters['bias']", "net.0.bias"),
+        ("L['x']", "x"),
+        ("L['self']", "self"),
+        ("L['batch']['image'][0]", "batch.image.0"),
+        ("L['self'].param_groups[0]['params'][1]", "self.param_groups.0.params.1"),
+    ],
+)
+def test_names_of_inputs(source, name):
+    from tenon.torch.graph.input_names import plain_name
+
+    assert plain_name(source) == name
+
+
 def test_a_page_of_what_stays_in_torch(tmp_path):
     explained = tenon.torch.explain(lambda x: torch.linalg.matrix_exp(x), torch.randn(4, 4))
     with pytest.raises(tenon.UsageError) as e:

@@ -82,6 +82,8 @@ NB_MODULE(_native, m) {
   m.def("thread_count", thread_count, "Threads of the pool, the caller included.");
   m.def("progress", progress, nb::sig("def progress() -> tuple[str, int, int]"),
         "How far the main thread's last long work is: phase, done, total.");
+  m.def("measure_peaks", measure_peaks,
+        "The measured peak rates of the processor, as JSON; empty without a toolchain.");
   m.def("explain", explain, "what"_a, "filter"_a = "");
   m.def("end", end_queues, "Called when the interpreter ends.");
   bind_results(m);

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 
-from tenon import _files
+from tenon import _files, _native
 from tenon._errors import Error, NotFoundError, UsageError
 from tenon._version import __version__
 
@@ -13,7 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-    from tenon import _native
     from tenon._model import Model
 
     Inputs: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
@@ -42,6 +42,12 @@ def _source(program: _native.Program, placement: dict[str, Any]) -> dict[str, st
     return texts
 
 
+@functools.cache
+def _peaks(threads: int) -> str:
+    """The peak rates of the processor, measured once for each number of threads."""
+    return _native.measure_peaks()
+
+
 def run_of(program: _native.Program, title: str, inputs: Inputs | None) -> dict[str, Any]:
     """What a page shows of one program. With inputs, it is run for its times."""
     placement = json.loads(program.placement())
@@ -60,6 +66,9 @@ def run_of(program: _native.Program, title: str, inputs: Inputs | None) -> dict[
         args, kwargs = inputs
         run["events"] = json.loads(program.profile_texts(*args, **kwargs)[0])
         run["runs"] = 1
+        peaks = _peaks(_native.thread_count())
+        if peaks:
+            run["peaks"] = json.loads(peaks)
     if info:
         run["info"] = info
     return run

@@ -25,6 +25,7 @@ from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._inductor.output_code import OutputCode
 
+from ..graph.input_names import INPUT
 from ..graph.source_locations import MODULES, first_line, modules_of
 from ..program.options import Options
 from ..program.partitioner import Compiled, compile_graph
@@ -125,7 +126,7 @@ class Code(OutputCode):
 
 
 def _is_needed(key: str) -> bool:
-    return key in ("val", "stack_trace", "tensor_meta", MODULES)
+    return key in ("val", "stack_trace", "tensor_meta", MODULES, INPUT)
 
 
 def _has_symbols(value: Any) -> bool:

@@ -18,6 +18,7 @@ from ..decompositions.flex import take_apart
 from ..decompositions.resizes import kept_whole
 from ..decompositions.table import table
 from ..graph.floats import has_floats, kept
+from ..graph.input_names import note_names
 from ..graph.source_locations import first_line
 from ..program import _logging, progress
 from ..program.options import Options, with_mode
@@ -79,6 +80,7 @@ def backend(
 
     def compiler(kind: str) -> Any:
         def compile(graph: fx.GraphModule, inputs: Sequence[Any]) -> aot_cache.Code:
+            note_names(graph.graph, gm.graph)
             names = _matching(graph, frozen, count) if kind == "inference" else {}
             constants = {name: frozen[i] for name, i in names.items()}
             used.update({i: frozen[i] for i in names.values()})

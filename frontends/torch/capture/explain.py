@@ -8,7 +8,9 @@ from tenon import UsageError
 from tenon import report as pages
 
 import torch
+from torch import fx
 
+from ..graph.input_names import input_name
 from ..graph.source_locations import place_of
 from ..program._logging import break_text, guard_of, nodes_of, sizes
 from ..program.partition import plain
@@ -68,8 +70,9 @@ class Explanation:
         """Writes a page about the programs: one HTML file, for a browser, without a network.
 
         It shows what `Model.report` does, for each program of each graph: nodes are named by the
-        modules of the network and have lines of its source, so that times are given by module. The
-        inputs are those of `explain`. T0644 if no part of the network became a program.
+        modules of the network and have lines of its source, so that times are given by module, and
+        parameters have their names. Operators that stay in torch are listed apart, with the times of
+        their first call. The inputs are those of `explain`. T0644 if no part of the network became a program.
         """
         pages.check_name(path)
         runs = [
@@ -91,7 +94,12 @@ class Explanation:
         if part.kept_inputs is not None:
             inputs = tuple(map(plain, part.kept_inputs)), {}
         run = pages.run_of(part.program, f"{graph.kind}{number}", inputs)
-        return {**run, "model": f"{self._name}, {run['label']}"}
+        _rename_inputs(run["program"]["graph"], part.input_names)
+        in_torch = [
+            {"op": str(node.target), "place": _place_in_torch(node), "us": 1e6 * seconds}
+            for node, seconds in graph.times
+        ]
+        return {**run, "model": f"{self._name}, {run['label']}", "torch": in_torch}
 
     def __str__(self) -> str:
         lines, nodes = [], iter(self.nodes)
@@ -151,11 +159,25 @@ def explain(
     )
 
 
+def _rename_inputs(graph: dict[str, Any], names: list[str]) -> None:
+    """Gives the inputs of a page's graph the user's names."""
+    known = dict(zip(graph["inputs"], names))
+    for value in graph["values"]:
+        value["name"] = known.get(value["value"], value["name"])
+
+
+def _place_in_torch(node: fx.Node) -> str:
+    """The line of a node; for the update of a buffer, which has none, the buffer."""
+    target = node.args[0] if node.target is torch.ops.aten.copy_.default else None
+    return f"update of {input_name(target)}" if isinstance(target, fx.Node) else place_of(node)
+
+
 class _Watching(list[Compiled]):
-    """Graphs as they are compiled, before their first call. Its inputs are kept for a page."""
+    """Graphs as they are compiled, before their first call, of which a page has inputs and times."""
 
     def append(self, graph: Compiled) -> None:
         super().append(graph)
+        graph.keeps_times = True
         for part in graph.partitions:
             part.keeps_inputs = True
 

@@ -13,6 +13,7 @@ from torch import fx
 from torch.autograd import _profiler_enabled
 
 from ..graph.floats import Number
+from ..graph.input_names import input_name
 from ..graph.saved import Memory
 from ..graph.sizes import Numbers
 from ..graph.source_locations import first_line
@@ -109,7 +110,8 @@ class Partition:
         self._options = options
         self.numbers: Numbers = walk.numbers()
         self.results = Results(gm.graph, self.numbers)
-        self._names = [n.name for n in walk.inputs]
+        self.input_names = [input_name(n) for n in walk.inputs]
+        """What the user calls the first inputs of the program."""
         placeholders = self.results.placeholders
         self.memory = dict(walk.memory)
         self._readers: list[Callable[[Sequence[Any]], Any]] = [

@@ -37,7 +37,7 @@ class Compiled:
     def __init__(self, kind: str, gm: fx.GraphModule):
         self.kind = kind
         self.gm = gm
-        self.call: Callable[[list[Any]], Any] = _in_torch(gm)
+        self.call: Callable[[list[Any]], Any] = _in_torch(gm, self)
         self.partitions: list[Partition] = []
         self.stable: frozenset[str] = frozenset()
         """Placeholders whose values rarely change."""
@@ -45,6 +45,10 @@ class Compiled:
         """Reasons, by operator."""
         self.in_torch: dict[fx.Node, str] = {}
         """The nodes that stay in torch, with reasons."""
+        self.keeps_times = False
+        """Whether the next call fills `times`."""
+        self.times: list[tuple[fx.Node, float]] = []
+        """The nodes that ran in torch, with their seconds."""
         self.nodes = sum(n.op == "call_function" for n in gm.graph.nodes)
 
     def leave_in_torch(self, operator: str, reason: str, level: int = logging.INFO) -> None:
@@ -119,14 +123,32 @@ def _odd_copies(graph: fx.Graph) -> bool:
     return any(t.op != "placeholder" for t in targets) or len(set(targets)) < len(targets)
 
 
-def _in_torch(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
+def _in_torch(gm: fx.GraphModule, made: Compiled) -> Callable[[list[Any]], Any]:
     def call(args: list[Any]) -> Any:
         given = tuple(args)
         args.clear()
+        if made.keeps_times:
+            made.keeps_times = False
+            return _Timed(gm, made.times).run(*given)
         return gm(*given)
 
     call._boxed_call = True  # type: ignore[attr-defined]
     return call
+
+
+class _Timed(fx.Interpreter):
+    """Runs a graph, and notes how long each node takes that is not ours."""
+
+    def __init__(self, gm: fx.GraphModule, times: list[tuple[fx.Node, float]]):
+        super().__init__(gm)
+        self._times = times
+
+    def run_node(self, n: fx.Node) -> Any:
+        begin = time.perf_counter()
+        made = super().run_node(n)
+        if n.op == "call_function" and n.target is not operator.getitem:
+            self._times.append((n, time.perf_counter() - begin))
+        return made
 
 
 class _Support(OperatorSupportBase):
@@ -176,7 +198,7 @@ def _split(
                 made.partitions.append(part)
                 setattr(whole, name, _Module(part))
     whole.recompile()
-    return _in_torch(whole)
+    return _in_torch(whole, made)
 
 
 def _is_free(nodes: Any) -> bool:

@@ -157,6 +157,14 @@ function code(run) {
   return texts.map(([device, text]) => card(el("h2", {}, dot(device), `Generated for ${device}`), el("pre", {}, text)));
 }
 
+// Operators of the graph that no program has.
+function inTorch(run) {
+  const rows = [...run.torch].sort((a, b) => b.us - a.us);
+  return card(el("h2", {}, "Operators that stay in torch"),
+    el("p", {class: "note"}, "Those of the whole graph that this program is a part of, each with the time of its first call."),
+    table(["operator", "line", ">time"], rows.map((r) => [r.op, r.place, timeText(r.us)])));
+}
+
 // ---- Comparison ----
 
 function compare(a, b) {
@@ -214,11 +222,13 @@ const VIEWS = {
   placement: ["Placement", (run) => placement(run)],
   memory: ["Memory", (run) => memory(run)],
   code: ["Code", (run) => code(run)],
+  torch: ["In torch", (run) => inTorch(run)],
 };
 
 function figures(run) {
   const info = run.info ?? {}, all = [];
   if (run.totalUs) all.push(["Kernels per run", timeText(run.totalUs), ""]);
+  if (run.torch?.length) all.push(["In torch", timeText(run.torch.reduce((sum, r) => sum + r.us, 0)), `${run.torch.length} operators`]);
   if (info.run_ms) all.push(["Median of a run", timeText(info.run_ms * 1e3), ""]);
   if (info.compile_ms) all.push(["Compilation", timeText(info.compile_ms * 1e3), info.kernels_compiled !== undefined ? `${info.kernels_compiled} compiled, ${info.kernels_from_cache} cached` : ""]);
   all.push(["Nodes", String(run.nodes.length), run.failure ? "as loaded" : "after the passes"]);
@@ -244,7 +254,7 @@ function culprit(run) {
 
 function draw() {
   const run = RUNS[state.run];
-  const views = run.failure ? (run.nodes.length ? ["graph"] : []) : Object.keys(VIEWS);
+  const views = run.failure ? (run.nodes.length ? ["graph"] : []) : Object.keys(VIEWS).filter((v) => v !== "torch" || run.torch?.length);
   if (!DATA.parts && RUNS.length === 2 && RUNS.every((r) => !r.failure)) views.unshift("compare");
   if (!views.includes(state.view)) state.view = views[0];
   const title = (v) => v === "compare" ? "Comparison" : VIEWS[v][0];

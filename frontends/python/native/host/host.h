@@ -40,6 +40,10 @@ struct Progress {
 };
 Progress last_progress();
 
+// The measured peak rates of the processor, as JSON, by which the page of a report judges kernels.
+// Empty where no plugin offers a toolchain. Takes half a second. Raises tenon.Error.
+std::string measure_peaks();
+
 // From now on logs each lookup in the cache on disk, as component "cache". At most once in a
 // process.
 void watch_cache();

@@ -150,12 +150,7 @@ class Collector {
     if (options_.peaks.empty() || !parse_peaks(options_.peaks, peaks))
       peaks = measure_peaks(host_, why);
     if (!peaks.known()) return;
-    std::string streams;
-    for (const Peaks::Stream& s : peaks.streams) {
-      streams += fmt::format("{}{{\"bytes\":{:.0f},\"gigabytes_per_second\":{:.2f}}}",
-                             streams.empty() ? "" : ",", s.bytes, s.gigabytes_per_second);
-    }
-    add("peaks", fmt::format("{{\"gflops\":{:.2f},\"streams\":[{}]}}", peaks.gflops, streams));
+    add("peaks", peaks.json());
   }
 
   int inform(double run_ms) {
