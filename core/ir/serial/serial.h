@@ -41,7 +41,9 @@ Result<std::string> sidecar_bytes(const TextForm& form);
 
 // Detects the form. `name` is for diagnostics; `sidecar` may be null if the text needs none.
 Result<Ref<Graph>> read_graph(Ref<Blob> bytes, std::string_view name, Ref<Blob> sidecar);
-Result<Ref<Graph>> read_text(std::string_view text, std::string_view name, Ref<Blob> sidecar);
+// any_note_space: for text that a program wrote, perhaps on a machine with other plugins.
+Result<Ref<Graph>> read_text(std::string_view text, std::string_view name, Ref<Blob> sidecar,
+                             bool any_note_space = false);
 Result<Ref<Graph>> read_binary(Ref<Blob> bytes, std::string_view name);
 
 }  // namespace tenon::ir

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "core/base/errors/failure.h"
 #include "core/base/intern.h"
@@ -50,7 +51,7 @@ class Writer {
     out_ += is_bare_name(g_.name()) ? std::string(g_.name()) : string_text(g_.name());
     const RegionData& main = g_.region(0);
     symbols(main.symbols, facts_of_region_[0]);
-    arguments(main);
+    TENON_RETURN_IF_ERROR(arguments(main));
     out_ += " -> (";
     for (size_t i = 0; i < main.yields.size(); ++i) {
       if (i != 0) out_ += ", ";
@@ -153,13 +154,15 @@ class Writer {
     out_ += '>';
   }
 
-  void arguments(const RegionData& region) {
+  Status arguments(const RegionData& region) {
     out_ += '(';
     for (size_t i = 0; i < region.arguments.size(); ++i) {
       if (i != 0) out_ += i % 8 == 0 ? ",\n    " : ", ";
       out_ += names_[region.arguments[i]] + ": " + type(g_.type(region.arguments[i]));
+      TENON_RETURN_IF_ERROR(notes_of(region.arguments[i]));
     }
     out_ += ')';
+    return {};
   }
 
   // ---- Bodies ----
@@ -206,8 +209,10 @@ class Writer {
       symbols(g_.symbols(n), facts_of_node_[n]);
     }
     TENON_RETURN_IF_ERROR(attributes(n, def));
-    for (uint32_t i = 0; i < d.result_count; ++i)
+    for (uint32_t i = 0; i < d.result_count; ++i) {
       out_ += (i == 0 ? " : " : ", ") + type(g_.type(d.results[i]));
+      TENON_RETURN_IF_ERROR(notes_of(d.results[i]));
+    }
     if (d.region_count != 0) {
       out_ += " regions {";
       for (Region r : g_.regions(n)) {
@@ -215,7 +220,7 @@ class Writer {
         out_ += ' ';
         symbols(region.symbols, facts_of_region_[r]);
         if (!region.arguments.empty() || !region.symbols.empty()) {
-          arguments(region);
+          TENON_RETURN_IF_ERROR(arguments(region));
           out_ += ' ';
         }
         out_ += "{\n";
@@ -266,18 +271,40 @@ class Writer {
     return false;
   }
 
+  // The notes of a node follow its attributes.
   Status attributes(Node n, const tenon_op_def_t* def) {
     bool first = true;
     for (const tenon_attr_t& a : g_.attrs(n)) {
       if (is_default(a, def)) continue;
       const std::string_view name = sym_text(a.name);
-      out_ += first ? " {" : ", ";
-      first = false;
-      out_ += (is_word(name) ? std::string(name) : string_text(name)) + " = ";
-      TENON_RETURN_IF_ERROR(attribute(a));
+      TENON_RETURN_IF_ERROR(
+          named(is_word(name) ? std::string(name) : string_text(name), a, &first));
     }
+    TENON_RETURN_IF_ERROR(notes(g_.notes(Noted::kNode, n), &first));
     if (!first) out_ += '}';
     return {};
+  }
+
+  Status notes(std::span<const tenon_attr_t> list, bool* first) {
+    for (const tenon_attr_t& note : list) {
+      const std::string_view name = sym_text(note.name);
+      TENON_RETURN_IF_ERROR(
+          named(is_bare_name(name) ? std::string(name) : string_text(name), note, first));
+    }
+    return {};
+  }
+
+  // " {acme.scale = 0.5}" after the type of a value.
+  Status notes_of(Value v) {
+    bool first = true;
+    TENON_RETURN_IF_ERROR(notes(g_.notes(Noted::kValue, v), &first));
+    if (!first) out_ += '}';
+    return {};
+  }
+
+  Status named(std::string name, const tenon_attr_t& a, bool* first) {
+    out_ += (std::exchange(*first, false) ? " {" : ", ") + std::move(name) + " = ";
+    return attribute(a);
   }
 
   template <typename F>
@@ -364,7 +391,9 @@ class Writer {
   Status constant(Value v) {
     const ValueData& d = g_.value(v);
     const tenon_type_t& t = g_.type(v);
-    out_ += "  " + names_[v] + " = const " + type(t) + " ";
+    out_ += "  " + names_[v] + " = const " + type(t);
+    TENON_RETURN_IF_ERROR(notes_of(v));
+    out_ += ' ';
     if (elided_ && d.blob->splat_element().empty() && d.blob->size_bytes() > kShownConstantBytes) {
       out_ += "...";
       location(d.loc);
