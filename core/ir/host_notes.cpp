@@ -62,8 +62,8 @@ tenon_code_t take_slot(void*, tenon_graph_t* graph, uint32_t noted, uint32_t ind
 }  // namespace
 
 const tenon_host_notes_t* host_notes_table() {
-  static constexpr tenon_host_notes_t table = {sizeof(tenon_host_notes_t), nullptr, notes_slot,
-                                               set_slot, erase_slot, take_slot};
+  static constexpr tenon_host_notes_t table = {
+      sizeof(tenon_host_notes_t), nullptr, notes_slot, set_slot, erase_slot, take_slot};
   return &table;
 }
 

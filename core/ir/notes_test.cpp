@@ -52,8 +52,9 @@ class NotesTest : public testing::Test {
   }
   Value result(size_t node) const { return g->results(g->nodes(0)[node])[0]; }
   static Status refused(std::string_view notes) {
-    const std::string text = "tenon.tir 1\ngraph @g(%x: f32[2]) -> (f32[2]) {\n  %0 = plus(%x, %x) {" +
-                             std::string(notes) + "}\n  yield %0\n}\n";
+    const std::string text =
+        "tenon.tir 1\ngraph @g(%x: f32[2]) -> (f32[2]) {\n  %0 = plus(%x, %x) {" +
+        std::string(notes) + "}\n  yield %0\n}\n";
     Result<Ref<Graph>> read = read_text(text, "t.tir", {});
     EXPECT_FALSE(read.ok()) << notes;
     return read.ok() ? Status() : read.status();

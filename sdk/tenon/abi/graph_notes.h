@@ -43,16 +43,17 @@ typedef struct tenon_host_notes_t {
                         const tenon_attr_t** out_notes, uint32_t* out_count);
   /* Sets a note, replacing one of the same name; copied. Kinds: I64, F64, STRING and lists of them.
    * INVALID_ARGUMENT T0327 for a name that is not `space.name` (parts of a-z, 0-9, `_` and `-`), or
-   * whose space belongs to no plugin. A plugin has the space of its own name, and the first parts of
-   * the names of its ops and passes that have a dot. `user` belongs to no plugin: it is for people.
+   * whose space belongs to no plugin. A plugin has the space of its own name, and the first parts
+   * of the names of its ops and passes that have a dot. `user` belongs to no plugin: it is for
+   * people.
    */
   tenon_code_t (*note_set)(void* self, tenon_graph_t* graph, uint32_t noted, uint32_t index,
                            const tenon_attr_t* note);
   /* Does nothing if there is no such note. */
   tenon_code_t (*note_erase)(void* self, tenon_graph_t* graph, uint32_t noted, uint32_t index,
                              tenon_sym_t name);
-  /* Copies the notes of another node or value of the graph whose names this one lacks, as for a node
-   * that was built of several. */
+  /* Copies the notes of another node or value of the graph whose names this one lacks, as for a
+   * node that was built of several. */
   tenon_code_t (*notes_take)(void* self, tenon_graph_t* graph, uint32_t noted, uint32_t index,
                              uint32_t from);
 } tenon_host_notes_t;

@@ -87,8 +87,8 @@ template <class Place>
 Status erase_note(const Place& place, std::string_view name) {
   const tenon_host_notes_t* api = notes_api();
   if (api == nullptr) return detail::no_notes();
-  return Status(api->note_erase(api->self, place.graph(), detail::noted(place), place.id(),
-                                intern(name)));
+  return Status(
+      api->note_erase(api->self, place.graph(), detail::noted(place), place.id(), intern(name)));
 }
 
 // The notes of `from` that `to` lacks, as for a node that was built of several.
@@ -96,8 +96,7 @@ template <class Place>
 Status take_notes(const Place& to, const Place& from) {
   const tenon_host_notes_t* api = notes_api();
   if (api == nullptr) return detail::no_notes();
-  return Status(
-      api->notes_take(api->self, to.graph(), detail::noted(to), to.id(), from.id()));
+  return Status(api->notes_take(api->self, to.graph(), detail::noted(to), to.id(), from.id()));
 }
 
 }  // namespace tenon::inline sdk
