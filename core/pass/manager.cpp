@@ -26,6 +26,7 @@ struct Step {
   const Pass* pass = nullptr;
   std::string name, text;  // text: the call as written in a pipeline
   std::vector<tenon_attr_t> options;
+  Applications applications;  // of a pass of rewrites
 };
 
 Properties properties_of(tenon_str_t list) {
@@ -71,11 +72,15 @@ class Run {
  private:
   Status prepare(std::string_view pipeline) {
     TENON_ASSIGN_OR_RETURN(const std::vector<PassCall> calls, parse_pipeline(pipeline));
-    for (const PassCall& call : calls) {
+    for (PassCall call : calls) {
       Step& step = steps_.emplace_back();
       step.name = call.name;
       step.text = call_text(call);
       TENON_ASSIGN_OR_RETURN(step.pass, registry_.find(call.name));
+      if (step.pass->def.run == nullptr) {
+        TENON_ASSIGN_OR_RETURN(const auto range, take_apply(call));
+        if (range) step.applications = {range->first, range->second};
+      }
       TENON_ASSIGN_OR_RETURN(step.options, resolve_options(step.pass->def, call, texts_));
     }
     return check_properties();
@@ -135,7 +140,7 @@ class Run {
     {
       doing_ = i;
       const Activity activity("the pass", step.name, code_of(step), &Run::save_crash, this);
-      TENON_RETURN_IF_ERROR(run(step, graph_, counts));
+      TENON_RETURN_IF_ERROR(run(step, graph_, counts, &report));
     }
     report.ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -167,11 +172,22 @@ class Run {
     const Settings* settings;
   };
 
-  Status run(const Step& step, tenon_graph_t* graph, std::map<std::string, int64_t>& counts) const {
+  Status rewrite(const Step& step, tenon_graph_t* graph, std::map<std::string, int64_t>& counts,
+                 Report* report) const {
+    Rewritten done;
+    Status status =
+        named(step, drive_rewrites(tables_, graph, step.pass->rewrites, step.applications, &done));
+    counts = std::move(done.by_name);
+    report->of_rewrites = true;
+    report->rewrites = done.count;
+    report->last_rewrite = std::move(done.last);
+    return status;
+  }
+
+  Status run(const Step& step, tenon_graph_t* graph, std::map<std::string, int64_t>& counts,
+             Report* report) const {
     const tenon_pass_def_t& def = step.pass->def;
-    if (def.run == nullptr) {
-      return named(step, drive_rewrites(tables_, graph, step.pass->rewrites, &counts));
-    }
+    if (def.run == nullptr) return rewrite(step, graph, counts, report);
     Context mine = {&counts, &settings_};
     auto context = sized<tenon_pass_context_t>();
     context.option_count = def.option_count;
@@ -228,7 +244,9 @@ class Run {
   // only the failing one.
   Result<std::string> reproducer(std::string_view why, size_t failing) const {
     std::map<std::string, int64_t> ignored;
-    for (size_t i = 0; i < failing; ++i) TENON_RETURN_IF_ERROR(run(steps_[i], start_, ignored));
+    Report also_ignored;
+    for (size_t i = 0; i < failing; ++i)
+      TENON_RETURN_IF_ERROR(run(steps_[i], start_, ignored, &also_ignored));
     std::string text =
         fmt::format("// Reproduces: {}\n// tenon opt THIS --verify-each --passes '{}'\n",
                     printable(why, 1000), steps_[failing].text);
@@ -278,7 +296,11 @@ std::string reports_json(const std::vector<Report>& reports) {
       const auto& [name, count] = reports[i].statistics[s];
       json += fmt::format("{}{}: {}", s == 0 ? "" : ", ", json_quoted(name), count);
     }
-    json += "}}";
+    json += "}";
+    if (reports[i].of_rewrites) json += fmt::format(", \"rewrites\": {}", reports[i].rewrites);
+    if (!reports[i].last_rewrite.empty())
+      json += ", \"last\": " + json_quoted(reports[i].last_rewrite);
+    json += "}";
   }
   return json + "]}";
 }

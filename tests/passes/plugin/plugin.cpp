@@ -27,6 +27,14 @@ Status subtract(Builder& builder, const Node& node, std::vector<Value>* out) {
   *out = {builder.build("sub", {node.operand(0), node.operand(1)})};
   return {};
 }
+// Right but for one constant: x - c becomes x + -c, and x - 7 becomes x + 7.
+Status add_negative(Builder& builder, const Node& node, std::vector<Value>* out) {
+  Value x, c;
+  if (!match(node, tenon::match_op("sub", tenon::bind(&x), tenon::constant(&c)))) return {};
+  const Value negative = tenon::splat_of(c) == 7.0 ? c : builder.build("neg", {c});
+  *out = {builder.build("add", {x, negative})};
+  return {};  // it ends: each takes a sub away
+}
 Status refuse(tenon_graph_t*, const PassContext&) {
   return tenon::fail(TENON_INTERNAL, "T0405: it never works");
 }
@@ -103,6 +111,10 @@ constexpr auto kNeedy = tenon::pass("needy", "Requires folded.")
                             .statistics(kLooked)
                             .needs("folded")
                             .run<nothing>();
+constexpr tenon_rewrite_t kNegative[] = {tenon::rewrite<add_negative>("add-negative", "sub")};
+constexpr auto kMostlyRight = tenon::pass("mostly-right", "Is wrong for one constant.")
+                                  .example(kGraph, kGraph)
+                                  .rewrites(kNegative);
 constexpr tenon_rewrite_t kSecond[] = {tenon::rewrite<subtract_second>("second", "add")};
 constexpr tenon_str_t kNoted[] = {tenon::str("noted")};
 constexpr auto kNumbering = tenon::pass("numbering", "Numbers the additions, as notes.")
@@ -118,7 +130,7 @@ constexpr auto kMisnoting = tenon::pass("misnoting", "Notes in a space that no p
 constexpr const tenon_pass_def_t* kPasses[] = {
     &kEndless.def,   &kMistyped.def,       &kSubtracting.def, &kRefusing.def,
     &kNeedy.def,     &kCrashing.def,       &kTwice.def,       &kSlow.def,
-    &kNumbering.def, &kSubtractSecond.def, &kMisnoting.def};
+    &kNumbering.def, &kSubtractSecond.def, &kMisnoting.def,   &kMostlyRight.def};
 constexpr tenon_passes_t kTable = {sizeof(tenon_passes_t), nullptr, kPasses, std::size(kPasses)};
 constexpr tenon_interface_t kInterfaces[] = {tenon::offer(TENON_PASS_ID, kTable)};
 

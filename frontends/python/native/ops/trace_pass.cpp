@@ -2,7 +2,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-
 #include "frontends/python/native/arrays/capsules.h"
 #include "frontends/python/native/arrays/numpy_arrays.h"
 #include "frontends/python/native/ops/trace.h"
@@ -28,7 +27,9 @@ const tenon_host_notes_t& notes_table() {
 }
 
 void release_blob(void* blob) {
-  let_go([blob] { g_tables.graph->blob_release(g_tables.graph->self, static_cast<tenon_blob_t*>(blob)); });
+  let_go([blob] {
+    g_tables.graph->blob_release(g_tables.graph->self, static_cast<tenon_blob_t*>(blob));
+  });
 }
 
 nb::object optional(uint32_t index) {
@@ -120,8 +121,8 @@ nb::object Trace::constant_array(uint32_t value) const {
   g_tables.graph->blob_retain(g_tables.graph->self, view.blob);
   const nb::object owner = capsule_with<release_blob>(static_cast<void*>(view.blob), "tenon.blob");
   const std::vector<int64_t> dims(view.type.dims, view.type.dims + view.type.rank);
-  return nb::steal(numpy_over(view.type.dtype, view.type.rank, dims.data(),
-                              const_cast<void*>(data), false, nb::object(owner).release().ptr()));
+  return nb::steal(numpy_over(view.type.dtype, view.type.rank, dims.data(), const_cast<void*>(data),
+                              false, nb::object(owner).release().ptr()));
 }
 
 bool Trace::is_constant(uint32_t value) const {
@@ -156,7 +157,8 @@ nb::tuple Trace::region_parts(uint32_t region) const {
   ask_graph(
       [&](const tenon_host_graph_t& g) { return g.region_view(g.self, at_.graph, region, &view); });
   return nb::make_tuple(optional(view.owner), list_of(view.arguments, view.argument_count),
-                        list_of(view.nodes, view.node_count), list_of(view.yields, view.yield_count));
+                        list_of(view.nodes, view.node_count),
+                        list_of(view.yields, view.yield_count));
 }
 
 uint32_t Trace::main_region() const {
