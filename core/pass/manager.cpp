@@ -1,5 +1,6 @@
 #include "core/pass/manager.h"
 
+#include <tenon/abi/inspect.h>
 #include <tenon/cpp/record.hpp>
 
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "core/base/process/log.h"
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
+#include "core/pass/diff.h"
 #include "core/pass/pipeline.h"
 
 namespace tenon::pass {
@@ -133,7 +135,9 @@ class Run {
     Report& report = reports_.emplace_back();
     report.pass = step.name;
     if (before_.contain(step.name)) TENON_RETURN_IF_ERROR(print("before", step));
-    std::string old_text;
+    std::string old_text, old_lines;
+    if (settings_.print_diff)
+      TENON_RETURN_IF_ERROR(write(TENON_FORMAT_NUMBERED, graph_, &old_lines));
     if (settings_.print_changed) TENON_RETURN_IF_ERROR(write(TENON_FORMAT_TEXT, graph_, &old_text));
     const auto start = std::chrono::steady_clock::now();
     std::map<std::string, int64_t> counts;
@@ -153,6 +157,7 @@ class Run {
                      quoted(step.name), status.text());
       }
     }
+    if (settings_.print_diff) TENON_RETURN_IF_ERROR(print_diff(step, old_lines));
     if (after_.contain(step.name)) return print("after", step);
     if (!settings_.print_changed) return {};
     std::string text;
@@ -227,6 +232,14 @@ class Run {
     std::string text = fmt::format("// {} {}\n", when, step.text);
     TENON_RETURN_IF_ERROR(write(TENON_FORMAT_ELIDED, graph_, &text));
     return write_text(text);
+  }
+
+  Status print_diff(const Step& step, std::string_view before) const {
+    std::string after;
+    TENON_RETURN_IF_ERROR(write(TENON_FORMAT_NUMBERED, graph_, &after));
+    const std::string diff = line_diff(before, after);
+    return write_text(diff.empty() ? fmt::format("// {} changed nothing\n", step.text)
+                                   : fmt::format("// {} changed\n{}", step.text, diff));
   }
 
   // ---- Reproducer ----

@@ -19,6 +19,7 @@ struct Settings {
   // Names of passes, comma-separated, or "all". Printed graphs have no elements of large constants.
   std::string_view print_before, print_after;
   bool print_changed = false;            // after each pass that changed the graph
+  bool print_diff = false;               // the lines in which each pass changed it
   const tenon_sink_t* prints = nullptr;  // receives the texts
   // Whether the planned devices claim this node whole; null means no. See
   // tenon_pass_context_t::claimed.

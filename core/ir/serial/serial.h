@@ -31,6 +31,8 @@ inline constexpr std::string_view kBinaryMagic("\x89TIR\r\n\x1a\n", 8);
 Result<TextForm> write_text(const Graph& graph);
 // For people: without the elements of constants of more than a few bytes. Cannot be read back.
 Result<std::string> write_elided(const Graph& graph);
+// The same, and values without a name are named by their index in the graph.
+Result<std::string> write_numbered(const Graph& graph);
 // For viewers, as TENON_FORMAT_JSON says.
 Result<std::string> write_json(const Graph& graph);
 // " {axis = 1}": the attributes of a node that have not their defaults, as in the text form.

@@ -34,7 +34,8 @@ bool is_word(std::string_view name) {
 
 class Writer {
  public:
-  explicit Writer(const Graph& graph, bool elided = false) : g_(graph), elided_(elided) {}
+  explicit Writer(const Graph& graph, bool elided = false, bool numbered = false)
+      : g_(graph), elided_(elided), numbered_(numbered) {}
 
   // " {axis = 1}"; empty if all attributes have their defaults.
   Result<std::string> attributes_of(Node n) {
@@ -79,7 +80,7 @@ class Writer {
   void name_value(Value v) {
     const std::string_view given = sym_text(g_.value(v).name);
     if (given.empty()) {
-      names_[v] = "%" + std::to_string(unnamed_++);
+      names_[v] = "%" + std::to_string(numbered_ ? v : unnamed_++);
       return;
     }
     const uint32_t n = name_count_[g_.value(v).name]++;
@@ -447,7 +448,7 @@ class Writer {
   static constexpr uint64_t kShownConstantBytes = 32;
 
   const Graph& g_;
-  const bool elided_;
+  const bool elided_, numbered_;
   TextForm form_;
   std::string out_;
   std::unordered_map<Value, std::string> names_;
@@ -468,6 +469,11 @@ Result<TextForm> write_text(const Graph& graph) {
 
 Result<std::string> write_elided(const Graph& graph) {
   TENON_ASSIGN_OR_RETURN(TextForm form, Writer(graph, true).run());
+  return std::move(form.text);
+}
+
+Result<std::string> write_numbered(const Graph& graph) {
+  TENON_ASSIGN_OR_RETURN(TextForm form, Writer(graph, true, true).run());
   return std::move(form.text);
 }
 
