@@ -72,7 +72,8 @@ class Search {
     for (; d > 0; --d) {
       const int64_t k = x - y;
       const bool down = comes_down(d, k);
-      const int64_t from_x = at(d - 1, down ? k + 1 : k - 1), from_y = from_x - (down ? k + 1 : k - 1);
+      const int64_t from_x = at(d - 1, down ? k + 1 : k - 1),
+                    from_y = from_x - (down ? k + 1 : k - 1);
       const int64_t start = down ? from_x : from_x + 1;
       for (; x > start; --x, --y) out->push_back({' ', a_[static_cast<size_t>(x - 1)]});
       if (down)

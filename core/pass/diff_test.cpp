@@ -21,7 +21,8 @@ TEST(Diff, HoldsBothTexts) {
   for (int round = 0; round < 300; ++round) {
     std::string before, after;
     for (auto* text : {&before, &after}) {
-      for (uint64_t n = random() % 12; n > 0; --n) *text += std::string(1, "abc"[random() % 3]) + "\n";
+      for (uint64_t n = random() % 12; n > 0; --n)
+        *text += std::string(1, "abc"[random() % 3]) + "\n";
     }
     std::string first, second;
     const std::string diff = line_diff(before, after, 100);

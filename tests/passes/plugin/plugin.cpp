@@ -4,6 +4,8 @@
 #include <tenon/cpp/pass.hpp>
 #include <thread>
 
+#include "patterns.h"
+
 namespace {
 
 using tenon::Builder;
@@ -128,9 +130,9 @@ constexpr auto kMisnoting = tenon::pass("misnoting", "Notes in a space that no p
                                 .example(kGraph, kGraph)
                                 .run<note_of_another>();
 constexpr const tenon_pass_def_t* kPasses[] = {
-    &kEndless.def,   &kMistyped.def,       &kSubtracting.def, &kRefusing.def,
-    &kNeedy.def,     &kCrashing.def,       &kTwice.def,       &kSlow.def,
-    &kNumbering.def, &kSubtractSecond.def, &kMisnoting.def,   &kMostlyRight.def};
+    &kEndless.def,   &kMistyped.def,    &kSubtracting.def, &kRefusing.def,  &kNeedy.def,
+    &kCrashing.def,  &kTwice.def,       &kSlow.def,        &kNumbering.def, &kSubtractSecond.def,
+    &kMisnoting.def, &kMostlyRight.def, &kPatternedPass};
 constexpr tenon_passes_t kTable = {sizeof(tenon_passes_t), nullptr, kPasses, std::size(kPasses)};
 constexpr tenon_interface_t kInterfaces[] = {tenon::offer(TENON_PASS_ID, kTable)};
 

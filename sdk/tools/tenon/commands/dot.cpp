@@ -46,9 +46,7 @@ class Dot {
     static const Json empty = Json::array();
     return empty;
   }
-  const Json& list(const char* key) const {
-    return graph_.contains(key) ? graph_[key] : none();
-  }
+  const Json& list(const char* key) const { return graph_.contains(key) ? graph_[key] : none(); }
 
   std::string of_value(uint32_t value, const char* key) const {
     const auto found = values_.find(value);
@@ -76,7 +74,8 @@ class Dot {
   void add_output(const Json& output) {
     const uint32_t value = output.value("value", 0u);
     const std::string id = fmt::format("o{}", outputs_++);
-    out_ += fmt::format("  {} [label=\"{}\", shape=ellipse];\n", id, escaped(text_of(output, "name")));
+    out_ +=
+        fmt::format("  {} [label=\"{}\", shape=ellipse];\n", id, escaped(text_of(output, "name")));
     add_edge(value, id);
   }
 
