@@ -416,6 +416,11 @@ def test_constants_are_arrays_of_numpy() -> None:
     np.testing.assert_array_equal(kept[0][1], [4, 5, 6])  # its memory stays
 
 
+def test_values_are_not_read_from_arrays() -> None:
+    with pytest.raises(tenon.UsageError, match=r"T0628: python.once .*graph.numpy\(x\)"):
+        in_a_pass(WEIGHTS, lambda graph: np.asarray(graph.nodes("mul")[0].operands[0]))
+
+
 def test_constants_are_replaced() -> None:
     def work(graph: Any) -> None:
         (m,) = graph.match("mul(#w, s)")
