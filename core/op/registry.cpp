@@ -15,7 +15,9 @@
 
 namespace tenon::op {
 
-constexpr std::string_view kUserNotes = "user";  // the name space of notes of no plugin
+// Name spaces of notes of no plugin: of people, and of passes in Python, whose graphs are also read
+// where those passes are not.
+constexpr std::string_view kUserNotes = "user", kPythonNotes = "python";
 
 Registry& Registry::instance() {
   static Registry* const registry = [] {
@@ -198,7 +200,8 @@ Status Registry::check_note_space(std::string_view space) {
   {
     std::shared_lock lock(mutex_);
     loader = loader_;
-    if (loader == nullptr || space == kUserNotes || note_spaces_.contains(sym)) return {};
+    const bool open = space == kUserNotes || space == kPythonNotes;
+    if (open || loader == nullptr || note_spaces_.contains(sym)) return {};
   }
   std::vector<std::string> spaces;
   loader->note_spaces(&spaces);

@@ -44,9 +44,8 @@ typedef struct tenon_host_notes_t {
   /* Sets a note, replacing one of the same name; copied. Kinds: I64, F64, STRING and lists of them.
    * INVALID_ARGUMENT T0327 for a name that is not `space.name` (parts of a-z, 0-9, `_` and `-`), or
    * whose space belongs to no plugin. A plugin has the space of its own name, and the first parts
-   * of the names of its ops and passes that have a dot. `user` belongs to no plugin: it is for
-   * people.
-   */
+   * of the names of its ops and passes that have a dot. `user` is for people, and
+   * `python` for passes in Python; both are always known. */
   tenon_code_t (*note_set)(void* self, tenon_graph_t* graph, uint32_t noted, uint32_t index,
                            const tenon_attr_t* note);
   /* Does nothing if there is no such note. */

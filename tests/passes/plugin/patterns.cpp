@@ -62,8 +62,9 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
   yield %x
 }
 )";
-constexpr auto kPass =
-    tenon::pass("patterned", "Drops what patterns find.").example(kGraph, kGraph).rewrites(kRewrites);
+constexpr auto kPass = tenon::pass("patterned", "Drops what patterns find.")
+                           .example(kGraph, kGraph)
+                           .rewrites(kRewrites);
 
 }  // namespace
 
