@@ -10,6 +10,7 @@
 // Threads: one graph, one thread at a time; a frozen graph may be read by all.
 #pragma once
 #include <tenon/abi/graph.h>
+#include <tenon/abi/graph_notes.h>
 #include <tenon/abi/ops.h>
 
 #include <atomic>
@@ -98,6 +99,9 @@ class OpSet {
   // Checks operands and attributes against the declaration, then runs inference, which may call the
   // graph's symbol_fresh.
   virtual Result<Inferred> infer(Graph& graph, const NodeDraft& draft) = 0;
+  // Whether notes may have names `space.name`: T0327 with suggestions if no plugin has this name
+  // space. Threads: safe.
+  virtual Status check_note_space(std::string_view space);
 };
 // The set that all graphs of the process use. Set once, by core/op; null before.
 void set_op_set(OpSet* ops);
@@ -149,6 +153,9 @@ struct RegionData {
   bool list_valid = true;
   uint64_t captures_epoch = 0;
 };
+
+// What a note is at.
+enum class Noted : uint8_t { kNode = TENON_NOTED_NODE, kValue = TENON_NOTED_VALUE };
 
 // Bump storage; freed only with the graph.
 class Arena {
@@ -276,6 +283,16 @@ class Graph {
   Status move(Node n, Node before);
   Status set_loc(Node n, Loc loc);
 
+  // ---- Notes (graph_notes.cpp): attributes of a name space, which change nothing computed ----
+  // Sorted by name; empty for an index out of range.
+  std::span<const tenon_attr_t> notes(Noted kind, uint32_t index) const;
+  // T0327 for a name that is not `space.name`, an unknown space (unless `any_space`), or a kind
+  // that notes cannot have.
+  Status set_note(Noted kind, uint32_t index, const tenon_attr_t& note, bool any_space = false);
+  Status erase_note(Noted kind, uint32_t index, tenon_sym_t name);  // does nothing if it is absent
+  // Copies the notes of another node or value, of any graph, whose names this one lacks.
+  void take_notes(Noted kind, uint32_t to, const Graph& from, uint32_t index);
+
   // ---- Dims and symbols ----
   Result<Dim> make_dim(uint32_t op, Dim a, Dim b);
   Result<Symbol> define_symbol(Region r, std::string_view name, int64_t lo, int64_t hi,
@@ -354,6 +371,10 @@ class Graph {
   void compute_captures(Region r, std::vector<Value>* out) const;
   bool within(Region inner, Region outer) const;
   void touch() { ++epoch_; }
+  bool noted(Noted kind, uint32_t index) const;
+  void copy_all_notes(const Graph& from);
+  void pass_notes(Value from, Value to);
+  void drop_notes(Node n);
 
   static inline std::atomic<uint64_t> next_serial_{1};
   std::atomic<uint32_t> references_{1};
@@ -371,7 +392,8 @@ class Graph {
   std::vector<Ref<Blob>> attr_blobs_;
   std::vector<uint32_t> symbol_uses_;
   std::unordered_set<tenon_sym_t> argument_names_;
-  std::vector<std::vector<Origin>> locs_{{}};  // 0: unknown
+  std::unordered_map<uint32_t, std::vector<tenon_attr_t>> notes_[2];  // by Noted, then index
+  std::vector<std::vector<Origin>> locs_{{}};                         // 0: unknown
   std::unordered_map<uint64_t, std::vector<Loc>> loc_by_hash_;
   std::vector<Symbol>* inferring_ = nullptr;  // symbols that the running inference made
   uint32_t live_nodes_ = 0;

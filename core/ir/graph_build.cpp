@@ -585,6 +585,7 @@ Status Graph::replace(Value from, Value to) {
                  "a value of type {} cannot replace one of type {}", type_text(type(to)),
                  type_text(type(from)));
   }
+  pass_notes(from, to);
   for (const Use& use : values_[from].uses) {
     const uint32_t slot = add_use(to, use);
     if (use.node != kNone) {
@@ -649,6 +650,7 @@ void Graph::drop_region(Region r) {
   d.yields.clear();
   while (regions_[r].last != kNone) drop(regions_[r].last);
   for (Value v : regions_[r].arguments) {
+    notes_[TENON_NOTED_VALUE].erase(v);
     count_symbols(type(v), -1);
     values_[v].kind = 0;
   }
@@ -662,6 +664,7 @@ void Graph::drop(Node n) {
   for (uint32_t i = 0; i < d.operand_count; ++i) {
     if (d.operands[i] != kNone) remove_use(d.operands[i], d.use_slots[i]);
   }
+  drop_notes(n);
   count_symbols_of(n, -1);
   for (Value v : results(n)) values_[v].kind = 0;
   for (Symbol s : symbols(n)) dims_.symbol_retire(s);

@@ -38,6 +38,7 @@ Ref<Graph> Graph::clone() const {
   g->argument_names_ = argument_names_;
   g->locs_ = locs_;
   g->loc_by_hash_ = loc_by_hash_;
+  g->copy_all_notes(*this);
   g->live_nodes_ = live_nodes_;
   g->epoch_ = epoch_;
   return Ref<Graph>::adopt(g);
@@ -154,6 +155,7 @@ class RegionCloner {
     TENON_ASSIGN_OR_RETURN(const Loc l, loc(d.loc));
     TENON_ASSIGN_OR_RETURN(values_[old],
                            to_.add_constant(from_.type(old), d.blob, sym_text(d.name), l));
+    to_.take_notes(Noted::kValue, values_[old], from_, old);
     return values_[old];
   }
 
@@ -241,7 +243,9 @@ class RegionCloner {
       const Value v = to_.results(made)[i];
       values_[d.results[i]] = v;
       to_.values_[v].name = from_.value(d.results[i]).name;
+      to_.take_notes(Noted::kValue, v, from_, d.results[i]);
     }
+    to_.take_notes(Noted::kNode, made, from_, old);
     return {};
   }
 
@@ -258,6 +262,7 @@ class RegionCloner {
       TENON_ASSIGN_OR_RETURN(const TypeDraft t, type(from_.type(a)));
       TENON_ASSIGN_OR_RETURN(values_[a],
                              to_.add_argument(r, t.view(), sym_text(from_.value(a).name)));
+      to_.take_notes(Noted::kValue, values_[a], from_, a);
     }
     TENON_RETURN_IF_ERROR(body({r, kNone}, old));
     std::vector<Value> yields;

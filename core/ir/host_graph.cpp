@@ -1,6 +1,8 @@
 // The C table over ir::Graph: checks arguments, converts, records failures.
 #include "core/ir/host_graph.h"
 
+#include <tenon/abi/inspect.h>
+
 #include <memory>
 #include <utility>
 
@@ -352,6 +354,10 @@ tenon_code_t graph_write(void*, tenon_graph_t* g, uint32_t format, const tenon_s
       const bool json = format == TENON_FORMAT_JSON;
       TENON_ASSIGN_OR_RETURN(const std::string text,
                              json ? write_json(graph_of(g)) : write_elided(graph_of(g)));
+      return from_abi(sink->write(sink->self, text.data(), text.size()), "the sink of a graph");
+    }
+    if (format == TENON_FORMAT_NUMBERED) {
+      TENON_ASSIGN_OR_RETURN(const std::string text, write_numbered(graph_of(g)));
       return from_abi(sink->write(sink->self, text.data(), text.size()), "the sink of a graph");
     }
     return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a form of graphs", format);

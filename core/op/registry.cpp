@@ -15,6 +15,10 @@
 
 namespace tenon::op {
 
+// Name spaces of notes of no plugin: of people, and of passes in Python, whose graphs are also read
+// where those passes are not.
+constexpr std::string_view kUserNotes = "user", kPythonNotes = "python";
+
 Registry& Registry::instance() {
   static Registry* const registry = [] {
     Registry* r = new Registry();  // lives as long as the process: plugins' records point into it
@@ -188,6 +192,28 @@ Status Registry::unknown(tenon_sym_t name, uint32_t version) {
   std::erase(names, text);  // a manifest may promise an op that the plugin does not declare
   return error(TENON_NOT_FOUND, "T0308", "there is no op {}{}{}", quoted(text),
                did_you_mean(text, names), why);
+}
+
+Status Registry::check_note_space(std::string_view space) {
+  const tenon_sym_t sym = intern(space);
+  OpLoader* loader;
+  {
+    std::shared_lock lock(mutex_);
+    loader = loader_;
+    const bool open = space == kUserNotes || space == kPythonNotes;
+    if (open || loader == nullptr || note_spaces_.contains(sym)) return {};
+  }
+  std::vector<std::string> spaces;
+  loader->note_spaces(&spaces);
+  if (std::find(spaces.begin(), spaces.end(), space) == spaces.end()) {
+    spaces.emplace_back(kUserNotes);
+    return error(TENON_INVALID_ARGUMENT, "T0327",
+                 "no plugin has the name space {} for notes (notes of no plugin are in {}){}",
+                 quoted(space), quoted(kUserNotes), did_you_mean(space, spaces));
+  }
+  std::unique_lock lock(mutex_);
+  note_spaces_.insert(sym);
+  return {};
 }
 
 std::vector<const OpRecord*> Registry::records() {

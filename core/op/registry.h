@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/base/errors/status.h"
@@ -59,6 +60,9 @@ class OpLoader {
   virtual void names(std::vector<std::string>* out) = 0;
   // Loads everything.
   virtual void load_all() = 0;
+  // The name spaces of notes that plugins have, each once: see tenon/abi/graph_notes.h. Loads
+  // nothing.
+  virtual void note_spaces(std::vector<std::string>* out) { out->clear(); }
 };
 
 class Registry final : public ir::OpSet {
@@ -90,6 +94,7 @@ class Registry final : public ir::OpSet {
   Status unknown(tenon_sym_t name, uint32_t version) override;
   std::string meant_by(std::string_view name);
   Result<ir::Inferred> infer(ir::Graph& graph, const ir::NodeDraft& draft) override;
+  Status check_note_space(std::string_view space) override;
 
   const OpRecord* record(tenon_sym_t name, uint32_t version);
   // The definitions in force, sorted by name, then version. Loads nothing.
@@ -117,6 +122,7 @@ class Registry final : public ir::OpSet {
   std::deque<OpRecord> records_;
   std::unordered_map<tenon_sym_t, Definitions> by_name_;
   std::atomic<uint64_t> changes_{0};
+  std::unordered_set<tenon_sym_t> note_spaces_;  // those that were found
   OpLoader* loader_ = nullptr;
 };
 

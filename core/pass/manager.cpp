@@ -1,5 +1,6 @@
 #include "core/pass/manager.h"
 
+#include <tenon/abi/inspect.h>
 #include <tenon/cpp/record.hpp>
 
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "core/base/process/log.h"
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
+#include "core/pass/diff.h"
 #include "core/pass/pipeline.h"
 
 namespace tenon::pass {
@@ -26,6 +28,7 @@ struct Step {
   const Pass* pass = nullptr;
   std::string name, text;  // text: the call as written in a pipeline
   std::vector<tenon_attr_t> options;
+  Applications applications;  // of a pass of rewrites
 };
 
 Properties properties_of(tenon_str_t list) {
@@ -71,11 +74,15 @@ class Run {
  private:
   Status prepare(std::string_view pipeline) {
     TENON_ASSIGN_OR_RETURN(const std::vector<PassCall> calls, parse_pipeline(pipeline));
-    for (const PassCall& call : calls) {
+    for (PassCall call : calls) {
       Step& step = steps_.emplace_back();
       step.name = call.name;
       step.text = call_text(call);
       TENON_ASSIGN_OR_RETURN(step.pass, registry_.find(call.name));
+      if (step.pass->def.run == nullptr) {
+        TENON_ASSIGN_OR_RETURN(const auto range, take_apply(call));
+        if (range) step.applications = {range->first, range->second};
+      }
       TENON_ASSIGN_OR_RETURN(step.options, resolve_options(step.pass->def, call, texts_));
     }
     return check_properties();
@@ -128,14 +135,16 @@ class Run {
     Report& report = reports_.emplace_back();
     report.pass = step.name;
     if (before_.contain(step.name)) TENON_RETURN_IF_ERROR(print("before", step));
-    std::string old_text;
+    std::string old_text, old_lines;
+    if (settings_.print_diff)
+      TENON_RETURN_IF_ERROR(write(TENON_FORMAT_NUMBERED, graph_, &old_lines));
     if (settings_.print_changed) TENON_RETURN_IF_ERROR(write(TENON_FORMAT_TEXT, graph_, &old_text));
     const auto start = std::chrono::steady_clock::now();
     std::map<std::string, int64_t> counts;
     {
       doing_ = i;
       const Activity activity("the pass", step.name, code_of(step), &Run::save_crash, this);
-      TENON_RETURN_IF_ERROR(run(step, graph_, counts));
+      TENON_RETURN_IF_ERROR(run(step, graph_, counts, &report));
     }
     report.ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -148,6 +157,7 @@ class Run {
                      quoted(step.name), status.text());
       }
     }
+    if (settings_.print_diff) TENON_RETURN_IF_ERROR(print_diff(step, old_lines));
     if (after_.contain(step.name)) return print("after", step);
     if (!settings_.print_changed) return {};
     std::string text;
@@ -167,11 +177,22 @@ class Run {
     const Settings* settings;
   };
 
-  Status run(const Step& step, tenon_graph_t* graph, std::map<std::string, int64_t>& counts) const {
+  Status rewrite(const Step& step, tenon_graph_t* graph, std::map<std::string, int64_t>& counts,
+                 Report* report) const {
+    Rewritten done;
+    Status status =
+        named(step, drive_rewrites(tables_, graph, step.pass->rewrites, step.applications, &done));
+    counts = std::move(done.by_name);
+    report->of_rewrites = true;
+    report->rewrites = done.count;
+    report->last_rewrite = std::move(done.last);
+    return status;
+  }
+
+  Status run(const Step& step, tenon_graph_t* graph, std::map<std::string, int64_t>& counts,
+             Report* report) const {
     const tenon_pass_def_t& def = step.pass->def;
-    if (def.run == nullptr) {
-      return named(step, drive_rewrites(tables_, graph, step.pass->rewrites, &counts));
-    }
+    if (def.run == nullptr) return rewrite(step, graph, counts, report);
     Context mine = {&counts, &settings_};
     auto context = sized<tenon_pass_context_t>();
     context.option_count = def.option_count;
@@ -213,6 +234,14 @@ class Run {
     return write_text(text);
   }
 
+  Status print_diff(const Step& step, std::string_view before) const {
+    std::string after;
+    TENON_RETURN_IF_ERROR(write(TENON_FORMAT_NUMBERED, graph_, &after));
+    const std::string diff = line_diff(before, after);
+    return write_text(diff.empty() ? fmt::format("// {} changed nothing\n", step.text)
+                                   : fmt::format("// {} changed\n{}", step.text, diff));
+  }
+
   // ---- Reproducer ----
 
   static const void* code_of(const Step& step) {
@@ -228,7 +257,9 @@ class Run {
   // only the failing one.
   Result<std::string> reproducer(std::string_view why, size_t failing) const {
     std::map<std::string, int64_t> ignored;
-    for (size_t i = 0; i < failing; ++i) TENON_RETURN_IF_ERROR(run(steps_[i], start_, ignored));
+    Report also_ignored;
+    for (size_t i = 0; i < failing; ++i)
+      TENON_RETURN_IF_ERROR(run(steps_[i], start_, ignored, &also_ignored));
     std::string text =
         fmt::format("// Reproduces: {}\n// tenon opt THIS --verify-each --passes '{}'\n",
                     printable(why, 1000), steps_[failing].text);
@@ -278,7 +309,11 @@ std::string reports_json(const std::vector<Report>& reports) {
       const auto& [name, count] = reports[i].statistics[s];
       json += fmt::format("{}{}: {}", s == 0 ? "" : ", ", json_quoted(name), count);
     }
-    json += "}}";
+    json += "}";
+    if (reports[i].of_rewrites) json += fmt::format(", \"rewrites\": {}", reports[i].rewrites);
+    if (!reports[i].last_rewrite.empty())
+      json += ", \"last\": " + json_quoted(reports[i].last_rewrite);
+    json += "}";
   }
   return json + "]}";
 }

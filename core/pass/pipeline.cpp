@@ -1,5 +1,6 @@
 #include "core/pass/pipeline.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "core/base/errors/failure.h"
@@ -152,6 +153,26 @@ Result<std::vector<PassCall>> parse_pipeline(std::string_view text) {
   }
   TENON_ASSIGN_OR_RETURN(std::vector<PassCall> written, Parser(text).pipeline());
   return expanded(std::move(written));
+}
+
+Result<std::optional<std::pair<uint64_t, uint64_t>>> take_apply(PassCall& call) {
+  const auto given = std::find_if(call.options.begin(), call.options.end(),
+                                  [](const OptionText& o) { return o.name == kApplyOption; });
+  if (given == call.options.end()) return std::optional<std::pair<uint64_t, uint64_t>>();
+  const std::string text = given->value;
+  const size_t dash = std::min(text.find('-'), text.size());
+  std::pair<uint64_t, uint64_t> range;
+  const std::string_view last =
+      dash == text.size() ? std::string_view(text) : std::string_view(text).substr(dash + 1);
+  if (!parse(std::string_view(text).substr(0, dash), range.first) || !parse(last, range.second)) {
+    return error(
+        TENON_INVALID_ARGUMENT, "T0404",
+        "apply={} of the pass {} (column {}) is neither a number nor a range of numbers, as "
+        "in apply=17 or apply=1-17",
+        quoted(text), quoted(call.name), given->column);
+  }
+  call.options.erase(given);
+  return std::optional(range);
 }
 
 Result<std::vector<tenon_attr_t>> resolve_options(const tenon_pass_def_t& def, const PassCall& call,

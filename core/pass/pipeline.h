@@ -3,8 +3,10 @@
 #include <tenon/abi/pass.h>
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/errors/status.h"
@@ -33,6 +35,12 @@ struct PassCall {
 // empty pipeline, and the name `standard` is replaced by the standard passes: "my-pass,standard".
 // INVALID_ARGUMENT T0403 with the column and the text around it.
 Result<std::vector<PassCall>> parse_pipeline(std::string_view text);
+
+// The option that every pass of rewrites has: `apply=17` or `apply=1-17`, the numbers of the
+// applications to make. It is taken out of the call. Nothing if it is not given; T0404 for another
+// text.
+inline constexpr std::string_view kApplyOption = "apply";
+Result<std::optional<std::pair<uint64_t, uint64_t>>> take_apply(PassCall& call);
 
 // The options of one call, one attribute per declared option, with defaults filled in. `texts`
 // stores the strings. T0404 for an unknown option (with a suggestion), one given twice, or a value

@@ -78,6 +78,21 @@ TEST(Options, DefaultsAndValues) {
   EXPECT_EQ(resolve("p{ratio=2}"), "64 2");
 }
 
+TEST(Options, ApplyIsTakenOut) {
+  PassCall call = {"a", {{"x", "1", 3}, {"apply", "2-17", 7}}, 1};
+  const auto range = take_apply(call);
+  ASSERT_TRUE(range.ok());
+  EXPECT_EQ(**range, (std::pair<uint64_t, uint64_t>(2, 17)));
+  ASSERT_EQ(call.options.size(), 1u);
+  EXPECT_EQ(take_apply(call)->has_value(), false);
+  for (const char* text : {"", "-", "x", "1-", "-2", "1-2-3", "-1", "1 -2"}) {
+    PassCall wrong = {"a", {{"apply", text, 3}}, 1};
+    EXPECT_EQ(take_apply(wrong).status().error_code(), "T0404") << text;
+  }
+  PassCall one = {"a", {{"apply", "5", 3}}, 1};
+  EXPECT_EQ(**take_apply(one), (std::pair<uint64_t, uint64_t>(5, 5)));
+}
+
 TEST(Options, ErrorsSuggest) {
   EXPECT_EQ(resolve("p{max_byte=2}"),
             "T0404: the pass `p` has no option `max_byte` (column 3); did you mean `max_bytes`?");

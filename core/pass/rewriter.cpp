@@ -18,11 +18,13 @@ constexpr uint64_t kApplicationsPerNode = 16, kApplicationsMore = 4096;
 
 class Driver {
  public:
-  Driver(const HostTables& tables, tenon_graph_t* graph, std::span<const tenon_rewrite_t> rewrites)
+  Driver(const HostTables& tables, tenon_graph_t* graph, std::span<const tenon_rewrite_t> rewrites,
+         const Applications& applications)
       : tables_(tables),
         api_(*tables.graph),
         graph_(graph),
         rewrites_(rewrites),
+        applications_(applications),
         applied_(rewrites.size()) {
     const void* registry = nullptr;
     if (tables.host->query(tables.host->self, to_abi_str(TENON_HOST_REGISTRY_ID), 0, &registry) ==
@@ -53,11 +55,14 @@ class Driver {
     return {};
   }
 
-  void count(std::map<std::string, int64_t>* out) const {
+  void tell(Rewritten* out) const {
     for (size_t i = 0; i < rewrites_.size(); ++i) {
       if (applied_[i] > 0)
-        (*out)[std::string(from_abi_str(rewrites_[i].name))] += static_cast<int64_t>(applied_[i]);
+        out->by_name[std::string(from_abi_str(rewrites_[i].name))] +=
+            static_cast<int64_t>(applied_[i]);
     }
+    out->count = total_;
+    out->last = last_;
   }
 
  private:
@@ -98,16 +103,34 @@ class Driver {
       const auto found = by_root_.find(root);
       if (found == by_root_.end()) continue;
       for (const uint32_t i : found->second) {
-        bool matched = false;
-        TENON_RETURN_IF_ERROR(attempt(i, node, matched), "the rewrite {} at the node {}",
+        Outcome outcome = Outcome::kNoMatch;
+        TENON_RETURN_IF_ERROR(attempt(i, node, outcome), "the rewrite {} at the node {}",
                               quoted(from_abi_str(rewrites_[i].name)), describe(node));
-        if (matched) return bounded(i, node);
+        if (outcome == Outcome::kApplied) return bounded(i, node);
+        if (outcome == Outcome::kLeftOut) return {};
       }
     }
     return {};
   }
 
-  Status attempt(uint32_t i, tenon_node_t node, bool& matched) {
+  enum class Outcome : uint8_t { kNoMatch, kApplied, kLeftOut };
+
+  // Whether the match that was just made is to be applied. If not, what was built for it goes.
+  bool wanted(uint32_t i, tenon_node_t node, tenon_node_t first_new) {
+    if (applications_.all()) return true;
+    ++matches_;
+    if (matches_ >= applications_.first && matches_ <= applications_.last) {
+      last_ = fmt::format("{} at {}", quoted(from_abi_str(rewrites_[i].name)), describe(node));
+      return true;
+    }
+    // Those whose symbols are used stay until dce, as unused nodes.
+    for (tenon_node_t n = node_limit(); n > first_new; --n)
+      (void)api_.node_erase(api_.self, graph_, n - 1);
+    clear_failure();
+    return false;
+  }
+
+  Status attempt(uint32_t i, tenon_node_t node, Outcome& outcome) {
     tenon_node_view_t view = {};
     TENON_RETURN_IF_ERROR(look(node, view));
     const tenon_builder_t builder = {graph_, view.parent, node, view.loc};
@@ -121,7 +144,8 @@ class Driver {
         rewrites_[i].match_and_build(rewrites_[i].self, &builder, node, built.data(), &answer);
     if (code != TENON_OK) return from_abi(code, "match_and_build");
     if (answer == 0) return {};
-    matched = true;
+    outcome = wanted(i, node, first_new) ? Outcome::kApplied : Outcome::kLeftOut;
+    if (outcome == Outcome::kLeftOut) return {};
     for (size_t r = 0; r < results.size(); ++r)
       TENON_RETURN_IF_ERROR(replace(results[r], built[r]));
     TENON_RETURN_IF_ERROR(
@@ -224,6 +248,9 @@ class Driver {
   const tenon_host_registry_t* registry_ = nullptr;
   tenon_graph_t* graph_;
   std::span<const tenon_rewrite_t> rewrites_;
+  const Applications applications_;
+  uint64_t matches_ = 0;
+  std::string last_;
   std::unordered_map<tenon_sym_t, std::vector<uint32_t>> by_root_;
   std::vector<uint64_t> applied_;
   std::vector<tenon_node_t> work_;
@@ -234,11 +261,11 @@ class Driver {
 }  // namespace
 
 Status drive_rewrites(const HostTables& tables, tenon_graph_t* graph,
-                      std::span<const tenon_rewrite_t> rewrites,
-                      std::map<std::string, int64_t>* out_applied) {
-  Driver driver(tables, graph, rewrites);
+                      std::span<const tenon_rewrite_t> rewrites, const Applications& applications,
+                      Rewritten* out) {
+  Driver driver(tables, graph, rewrites, applications);
   Status status = driver.all();
-  driver.count(out_applied);
+  driver.tell(out);
   return status;
 }
 

@@ -117,6 +117,33 @@ TEST_F(KernelSets, ASetsNodesAreSegmentsOfTheSameDevice) {
   }
 }
 
+// ---- Notes ----
+
+TEST_F(KernelSets, ClaimReadsNotes) {
+  tenon_compile_api_t api{};
+  api.size_bytes = sizeof(api);
+  api.claim = [](void*, tenon_str_t, tenon_graph_t* handle, const tenon_compile_options_t*,
+                 const tenon_claim_sink_t* sink) -> tenon_code_t {
+    const ir::Graph& seen = *ir::Graph::from(handle);
+    for (ir::Node n : seen.nodes(seen.main())) {
+      if (seen.notes(ir::Noted::kNode, n).empty()) continue;
+      if (const tenon_code_t code = tenon_claim_node(sink, n, 1); code != TENON_OK) return code;
+    }
+    return TENON_OK;
+  };
+  ir::Ref<ir::Graph> noted = ir::Graph::from(graph.get())->clone();
+  const tenon_attr_t note = {intern("toys.core"), TENON_ATTR_I64, 1, {.i = 1}};
+  ASSERT_TRUE(noted->set_note(ir::Noted::kNode, noted->nodes(0)[1], note).ok());
+  noted->freeze();
+  const runtime::DeviceApis apis{"toys", &device_api, &api, nullptr};
+  const Claims claims =
+      collect_claims(*runtime::Device::create(apis, 0),
+                     runtime::GraphRef(ir::host_graph_table(), noted.detach()->abi()));
+  EXPECT_FALSE(claims.claimed(0));
+  EXPECT_TRUE(claims.claimed(1));
+  EXPECT_FALSE(claims.claimed(2));
+}
+
 // ---- Atomic claims ----
 
 // Makes the claims that a test gives, and remembers the options.

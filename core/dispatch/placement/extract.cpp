@@ -142,6 +142,7 @@ class Extractor {
     const std::string_view name = named ? sym_text(data.name) : "";
     const tenon_type_t view = draft.view();
     TENON_ASSIGN_OR_RETURN(inside_[v], to_->add_argument(to_->main(), view, name, where));
+    to_->take_notes(ir::Noted::kValue, inside_[v], from_, v);
     return {};
   }
 
@@ -161,6 +162,7 @@ class Extractor {
     }
     TENON_ASSIGN_OR_RETURN(const Value made,
                            to_->add_constant(view, blob, sym_text(data.name), where));
+    to_->take_notes(ir::Noted::kValue, made, from_, v);
     inside_[v] = made;
     return made;
   }
@@ -238,8 +240,12 @@ class Extractor {
     raw.result_types = results;
     raw.symbols = symbols;
     TENON_ASSIGN_OR_RETURN(const Node made, to_->build_raw(place, raw));
-    for (size_t i = 0; i < results.size(); ++i)
-      inside_[from_.results(n)[i]] = to_->results(made)[i];
+    for (size_t i = 0; i < results.size(); ++i) {
+      const Value from = from_.results(n)[i], to = to_->results(made)[i];
+      inside_[from] = to;
+      to_->take_notes(ir::Noted::kValue, to, from_, from);
+    }
+    to_->take_notes(ir::Noted::kNode, made, from_, n);
     return {};
   }
 
@@ -253,6 +259,7 @@ class Extractor {
       TENON_ASSIGN_OR_RETURN(const ir::TypeDraft draft, type(from_.type(v)));
       const tenon_type_t view = draft.view();
       TENON_ASSIGN_OR_RETURN(inside_[v], to_->add_argument(made, view, ""));
+      to_->take_notes(ir::Noted::kValue, inside_[v], from_, v);
     }
     for (Node inner : from_.nodes(r)) TENON_RETURN_IF_ERROR(copy_node(inner, {made, kNone}));
     std::vector<Value> yields;

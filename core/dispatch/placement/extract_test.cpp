@@ -49,6 +49,28 @@ TEST(Extract, SymbolsOfOutsideBecomeSymbolsOfTheSegment) {
   EXPECT_EQ(text.find("m"), text.find("m]"));  // the other input's symbol is not there
 }
 
+TEST(Extract, NotesGoWithTheirNodesAndValues) {
+  const ir::Ref<Graph> g = read(R"(tenon.tir 1
+graph @g(%x: f32[3] {a.of = "input"}) -> (y: f32[3]) {
+  %c = const f32[3] {a.of = "constant"} [1, 2, 3]
+  %a = plus(%x, %c) {a.cluster = 3} : f32[3] {a.of = "result"}
+  %b = plus(%a, %c) : f32[3]
+  yield %b
+}
+)");
+  const std::span<const Node> nodes = g->nodes(g->main());
+  const Node first[] = {nodes[0]}, second[] = {nodes[1]};
+  const Value a[] = {g->results(nodes[0])[0]}, b[] = {g->results(nodes[1])[0]};
+  const std::string part = text_of(*extract(*g, first, a, "part")->graph);
+  for (const char* note : {"{a.of = \"input\"}", "{a.of = \"constant\"} [1", "{a.cluster = 3}",
+                           "f32[3] {a.of = \"result\"}"})
+    EXPECT_NE(part.find(note), std::string::npos) << part;
+  // The result of the first is an argument of the second.
+  const std::string other = text_of(*extract(*g, second, b, "part")->graph);
+  EXPECT_NE(other.find("f32[3] {a.of = \"result\"}) ->"), std::string::npos) << other;
+  EXPECT_EQ(other.find("cluster"), std::string::npos) << other;
+}
+
 TEST(Extract, AllNodesMakeTheSameGraph) {
   const ir::Ref<Graph> g = read(kChain);
   const Result<Subgraph> sub = extract(*g, g->nodes(g->main()), g->region(g->main()).yields, "g");

@@ -109,7 +109,7 @@ Result<Ref<Graph>> read_binary(Ref<Blob> blob, std::string_view name) {
   }
   if (end != size) return damaged(name, "bytes follow the last section");
   if (!has_text) return damaged(name, "there is no TEXT section");
-  return read_text(text, name, std::move(bytes));
+  return read_text(text, name, std::move(bytes), true);
 }
 
 }  // namespace tenon::ir

@@ -31,6 +31,8 @@ inline constexpr std::string_view kBinaryMagic("\x89TIR\r\n\x1a\n", 8);
 Result<TextForm> write_text(const Graph& graph);
 // For people: without the elements of constants of more than a few bytes. Cannot be read back.
 Result<std::string> write_elided(const Graph& graph);
+// The same, and values without a name are named by their index in the graph.
+Result<std::string> write_numbered(const Graph& graph);
 // For viewers, as TENON_FORMAT_JSON says.
 Result<std::string> write_json(const Graph& graph);
 // " {axis = 1}": the attributes of a node that have not their defaults, as in the text form.
@@ -41,7 +43,9 @@ Result<std::string> sidecar_bytes(const TextForm& form);
 
 // Detects the form. `name` is for diagnostics; `sidecar` may be null if the text needs none.
 Result<Ref<Graph>> read_graph(Ref<Blob> bytes, std::string_view name, Ref<Blob> sidecar);
-Result<Ref<Graph>> read_text(std::string_view text, std::string_view name, Ref<Blob> sidecar);
+// any_note_space: for text that a program wrote, perhaps on a machine with other plugins.
+Result<Ref<Graph>> read_text(std::string_view text, std::string_view name, Ref<Blob> sidecar,
+                             bool any_note_space = false);
 Result<Ref<Graph>> read_binary(Ref<Blob> bytes, std::string_view name);
 
 }  // namespace tenon::ir

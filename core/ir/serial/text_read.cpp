@@ -35,6 +35,17 @@ struct AttrStore {
   std::vector<Ref<Blob>> blobs;
 };
 
+// A note and where its name is in the text.
+struct PlacedNote {
+  size_t at = 0;
+  tenon_attr_t note = {};
+};
+// Notes as read, with what they point to.
+struct Notes {
+  AttrStore store;
+  std::vector<PlacedNote> list;
+};
+
 struct Number {
   bool negative = false;
   std::string_view text;
@@ -44,8 +55,11 @@ struct Number {
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view file, Ref<Blob> sidecar)
-      : lex_(text, file), file_(file), sidecar_(std::move(sidecar)) {}
+  Parser(std::string_view text, std::string_view file, Ref<Blob> sidecar, bool any_note_space)
+      : lex_(text, file),
+        file_(file),
+        sidecar_(std::move(sidecar)),
+        any_note_space_(any_note_space) {}
 
   Result<Ref<Graph>> graph() {
     if (!lex_.skip_word("tenon.tir")) return lex_.expected("`tenon.tir 1`");
@@ -105,7 +119,7 @@ class Parser {
       }
     }
     auto store = std::make_shared<AttrStore>();
-    TENON_RETURN_IF_ERROR(attributes(out.op, out.op_version, store.get(), &out.attrs));
+    TENON_RETURN_IF_ERROR(attributes(out.op, out.op_version, store.get(), &out.attrs, nullptr));
     if (lex_.skip_word("regions")) TENON_RETURN_IF_ERROR(regions({0, kNone}, 1, &out.regions));
     if (lex_.skip_punct("->")) {
       out.has_results = true;
@@ -319,18 +333,23 @@ class Parser {
 
   Status skip_types() {
     do {
-      if (lex_.skip_word("object")) {
-        if (lex_.peek().kind != Tok::kString)
-          return lex_.expected("the name of an object type, in quotes");
-        lex_.take();
-        continue;
-      }
-      if (lex_.peek().kind != Tok::kWord) return lex_.expected("a type, as in `f32[2, n]`");
-      const bool token = lex_.at_word("token");
-      lex_.take();
-      if (!token) TENON_RETURN_IF_ERROR(skip_group("[", "]"));
+      TENON_RETURN_IF_ERROR(skip_type());
+      if (lex_.at_punct("{")) TENON_RETURN_IF_ERROR(skip_group("{", "}"));
     } while (lex_.skip_punct(","));
     return {};
+  }
+
+  Status skip_type() {
+    if (lex_.skip_word("object")) {
+      if (lex_.peek().kind != Tok::kString)
+        return lex_.expected("the name of an object type, in quotes");
+      lex_.take();
+      return {};
+    }
+    if (lex_.peek().kind != Tok::kWord) return lex_.expected("a type, as in `f32[2, n]`");
+    const bool token = lex_.at_word("token");
+    lex_.take();
+    return token ? Status() : skip_group("[", "]");
   }
 
   // ---- Symbols: `<n in [0, 4096] % 8 hint 128, m; n <= m>` ----
@@ -533,6 +552,9 @@ class Parser {
       Result<Value> v = g_->add_argument(r, t.view(), "");
       if (!v.ok()) return at(place, v.status());
       TENON_RETURN_IF_ERROR(define(name, *v));
+      Notes notes;
+      TENON_RETURN_IF_ERROR(value_notes(&notes));
+      TENON_RETURN_IF_ERROR(set_notes(Noted::kValue, *v, notes));
       if (!lex_.skip_punct(",")) break;
     }
     return punct(")");
@@ -667,7 +689,8 @@ class Parser {
     if (has_symbols) TENON_RETURN_IF_ERROR(skip_group("<", ">"));
     AttrStore store;
     std::vector<tenon_attr_t> attrs;
-    TENON_RETURN_IF_ERROR(attributes(draft.op, draft.op_version, &store, &attrs));
+    Notes notes;
+    TENON_RETURN_IF_ERROR(attributes(draft.op, draft.op_version, &store, &attrs, &notes));
     size_t types = 0;
     if (lex_.skip_punct(":")) {
       types = lex_.peek().at;
@@ -682,12 +705,14 @@ class Parser {
     draft.regions = inner;
     std::vector<TypeDraft> declared;
     std::vector<tenon_type_t> views;
+    std::deque<Notes> result_notes;
     auto read_types = [&]() -> Status {
       if (types == 0) return {};
       lex_.seek(types);
       do {
         TENON_ASSIGN_OR_RETURN(TypeDraft t, type());
         declared.push_back(std::move(t));
+        TENON_RETURN_IF_ERROR(value_notes(&result_notes.emplace_back()));
       } while (lex_.skip_punct(","));
       for (const TypeDraft& t : declared) views.push_back(t.view());
       return {};
@@ -713,6 +738,9 @@ class Parser {
     }
     for (size_t i = 0; i < results.size(); ++i)
       TENON_RETURN_IF_ERROR(define(results[i], g_->results(*n)[i]));
+    TENON_RETURN_IF_ERROR(set_notes(Noted::kNode, *n, notes));
+    for (size_t i = 0; i < result_notes.size(); ++i)
+      TENON_RETURN_IF_ERROR(set_notes(Noted::kValue, g_->results(*n)[i], result_notes[i]));
     return {};
   }
 
@@ -753,6 +781,8 @@ class Parser {
     if (results.size() != 1) return lex_.error_at(begin, "T0201", "a constant has one name");
     const size_t place = lex_.peek().at;
     TENON_ASSIGN_OR_RETURN(const TypeDraft t, type());
+    Notes notes;
+    TENON_RETURN_IF_ERROR(value_notes(&notes));
     TENON_ASSIGN_OR_RETURN(Ref<Blob> blob, literal(t));
     Loc loc = 0;
     if (lex_.at_word("loc")) {
@@ -760,6 +790,7 @@ class Parser {
     }
     Result<Value> v = g_->add_constant(t.view(), std::move(blob), {}, loc);
     if (!v.ok()) return at(place, v.status());
+    TENON_RETURN_IF_ERROR(set_notes(Noted::kValue, *v, notes));
     return define(results[0], *v);
   }
 
@@ -972,11 +1003,17 @@ class Parser {
   // ---- Attributes ----
 
   // `{name = value, ...}`. The declaration decides the type of an empty list or an integer.
+  // `notes` gets the names with a dot that are no attributes; null if there can be none.
   Status attributes(tenon_sym_t op, uint32_t version, AttrStore* store,
-                    std::vector<tenon_attr_t>* out) {
+                    std::vector<tenon_attr_t>* out, Notes* notes) {
     if (!lex_.skip_punct("{")) return {};
     const tenon_op_def_t* def = op_set() == nullptr ? nullptr : op_set()->find(op, version);
     while (!lex_.at_punct("}")) {
+      if (notes != nullptr && at_note(def)) {
+        TENON_RETURN_IF_ERROR(note(notes));
+        if (!lex_.skip_punct(",")) break;
+        continue;
+      }
       TENON_RETURN_IF_ERROR(
           at(lex_.peek().at, check_limit(Limit::kOperands, out->size() + 1, "an op's attributes")));
       const Token name = lex_.take();
@@ -1000,6 +1037,58 @@ class Parser {
       if (!lex_.skip_punct(",")) break;
     }
     return punct("}");
+  }
+
+  // ---- Notes ----
+
+  static std::string_view name_of(const Token& t) {
+    return t.kind == Tok::kWord ? t.text : std::string_view(t.name);
+  }
+
+  // Whether a name with a dot follows that the op does not declare.
+  bool at_note(const tenon_op_def_t* def) const {
+    const Token& t = lex_.peek();
+    if (t.kind != Tok::kWord && t.kind != Tok::kString) return false;
+    if (name_of(t).find('.') == std::string_view::npos) return false;
+    for (uint32_t i = 0; def != nullptr && i < def->attr_count; ++i) {
+      if (from_abi_str(def->attrs[i].name) == name_of(t)) return false;
+    }
+    return true;
+  }
+
+  Status note(Notes* out) {
+    const Token name = lex_.take();
+    PlacedNote& read = out->list.emplace_back(PlacedNote{name.at, {}});
+    for (size_t i = 0; i + 1 < out->list.size(); ++i) {
+      if (sym_text(out->list[i].note.name) == name_of(name))
+        return lex_.error_at(name.at, "T0327",
+                             fmt::format("the note {} is given twice", quoted(name_of(name))));
+    }
+    TENON_RETURN_IF_ERROR(
+        at(name.at, check_limit(Limit::kOperands, out->list.size(), "the notes of a node")));
+    read.note.name = intern(name_of(name));
+    read.note.count = 1;
+    TENON_RETURN_IF_ERROR(punct("="));
+    return attribute(0, &out->store, &read.note);
+  }
+
+  // `{space.name = value, ...}` after the type of a value.
+  Status value_notes(Notes* out) {
+    if (!lex_.skip_punct("{")) return {};
+    while (!lex_.at_punct("}")) {
+      const Token& t = lex_.peek();
+      if (t.kind != Tok::kWord && t.kind != Tok::kString)
+        return lex_.expected("the name of a note, as in `user.scale`");
+      TENON_RETURN_IF_ERROR(note(out));
+      if (!lex_.skip_punct(",")) break;
+    }
+    return punct("}");
+  }
+
+  Status set_notes(Noted kind, uint32_t index, const Notes& notes) {
+    for (const PlacedNote& placed : notes.list)
+      TENON_RETURN_IF_ERROR(at(placed.at, g_->set_note(kind, index, placed.note, any_note_space_)));
+    return {};
   }
 
   Status attribute(uint32_t wanted, AttrStore* store, tenon_attr_t* a) {
@@ -1151,6 +1240,7 @@ class Parser {
   std::string_view file_;
   Ref<Blob> sidecar_;
   Ref<Graph> g_;
+  bool any_note_space_ = false;
   bool open_symbols_ = false;  // unknown symbols are defined at their first use
   std::unordered_map<std::string, Value> values_;
 };
@@ -1171,17 +1261,19 @@ Status check_text(std::string_view text, std::string_view file) {
 
 }  // namespace
 
-Result<Ref<Graph>> read_text(std::string_view text, std::string_view name, Ref<Blob> sidecar) {
+Result<Ref<Graph>> read_text(std::string_view text, std::string_view name, Ref<Blob> sidecar,
+                             bool any_note_space) {
   TENON_RETURN_IF_ERROR(check_text(text, name));
   if (text.substr(0, 3) == "\xef\xbb\xbf") text.remove_prefix(3);
-  TENON_ASSIGN_OR_RETURN(Ref<Graph> graph, Parser(text, name, std::move(sidecar)).graph());
+  TENON_ASSIGN_OR_RETURN(Ref<Graph> graph,
+                         Parser(text, name, std::move(sidecar), any_note_space).graph());
   TENON_RETURN_IF_ERROR(graph->verify());
   return graph;
 }
 
 Result<Expression> parse_expression(std::string_view text, std::string_view name) {
   TENON_RETURN_IF_ERROR(check_text(text, name));
-  return Parser(text, name, {}).expression();
+  return Parser(text, name, {}, false).expression();
 }
 
 Result<Node> build_expression(const Expression& e) {

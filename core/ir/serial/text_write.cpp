@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "core/base/errors/failure.h"
 #include "core/base/intern.h"
@@ -33,7 +34,8 @@ bool is_word(std::string_view name) {
 
 class Writer {
  public:
-  explicit Writer(const Graph& graph, bool elided = false) : g_(graph), elided_(elided) {}
+  explicit Writer(const Graph& graph, bool elided = false, bool numbered = false)
+      : g_(graph), elided_(elided), numbered_(numbered) {}
 
   // " {axis = 1}"; empty if all attributes have their defaults.
   Result<std::string> attributes_of(Node n) {
@@ -50,7 +52,7 @@ class Writer {
     out_ += is_bare_name(g_.name()) ? std::string(g_.name()) : string_text(g_.name());
     const RegionData& main = g_.region(0);
     symbols(main.symbols, facts_of_region_[0]);
-    arguments(main);
+    TENON_RETURN_IF_ERROR(arguments(main));
     out_ += " -> (";
     for (size_t i = 0; i < main.yields.size(); ++i) {
       if (i != 0) out_ += ", ";
@@ -78,7 +80,7 @@ class Writer {
   void name_value(Value v) {
     const std::string_view given = sym_text(g_.value(v).name);
     if (given.empty()) {
-      names_[v] = "%" + std::to_string(unnamed_++);
+      names_[v] = "%" + std::to_string(numbered_ ? v : unnamed_++);
       return;
     }
     const uint32_t n = name_count_[g_.value(v).name]++;
@@ -153,13 +155,15 @@ class Writer {
     out_ += '>';
   }
 
-  void arguments(const RegionData& region) {
+  Status arguments(const RegionData& region) {
     out_ += '(';
     for (size_t i = 0; i < region.arguments.size(); ++i) {
       if (i != 0) out_ += i % 8 == 0 ? ",\n    " : ", ";
       out_ += names_[region.arguments[i]] + ": " + type(g_.type(region.arguments[i]));
+      TENON_RETURN_IF_ERROR(notes_of(region.arguments[i]));
     }
     out_ += ')';
+    return {};
   }
 
   // ---- Bodies ----
@@ -206,8 +210,10 @@ class Writer {
       symbols(g_.symbols(n), facts_of_node_[n]);
     }
     TENON_RETURN_IF_ERROR(attributes(n, def));
-    for (uint32_t i = 0; i < d.result_count; ++i)
+    for (uint32_t i = 0; i < d.result_count; ++i) {
       out_ += (i == 0 ? " : " : ", ") + type(g_.type(d.results[i]));
+      TENON_RETURN_IF_ERROR(notes_of(d.results[i]));
+    }
     if (d.region_count != 0) {
       out_ += " regions {";
       for (Region r : g_.regions(n)) {
@@ -215,7 +221,7 @@ class Writer {
         out_ += ' ';
         symbols(region.symbols, facts_of_region_[r]);
         if (!region.arguments.empty() || !region.symbols.empty()) {
-          arguments(region);
+          TENON_RETURN_IF_ERROR(arguments(region));
           out_ += ' ';
         }
         out_ += "{\n";
@@ -266,18 +272,40 @@ class Writer {
     return false;
   }
 
+  // The notes of a node follow its attributes.
   Status attributes(Node n, const tenon_op_def_t* def) {
     bool first = true;
     for (const tenon_attr_t& a : g_.attrs(n)) {
       if (is_default(a, def)) continue;
       const std::string_view name = sym_text(a.name);
-      out_ += first ? " {" : ", ";
-      first = false;
-      out_ += (is_word(name) ? std::string(name) : string_text(name)) + " = ";
-      TENON_RETURN_IF_ERROR(attribute(a));
+      TENON_RETURN_IF_ERROR(
+          named(is_word(name) ? std::string(name) : string_text(name), a, &first));
     }
+    TENON_RETURN_IF_ERROR(notes(g_.notes(Noted::kNode, n), &first));
     if (!first) out_ += '}';
     return {};
+  }
+
+  Status notes(std::span<const tenon_attr_t> list, bool* first) {
+    for (const tenon_attr_t& note : list) {
+      const std::string_view name = sym_text(note.name);
+      TENON_RETURN_IF_ERROR(
+          named(is_bare_name(name) ? std::string(name) : string_text(name), note, first));
+    }
+    return {};
+  }
+
+  // " {acme.scale = 0.5}" after the type of a value.
+  Status notes_of(Value v) {
+    bool first = true;
+    TENON_RETURN_IF_ERROR(notes(g_.notes(Noted::kValue, v), &first));
+    if (!first) out_ += '}';
+    return {};
+  }
+
+  Status named(std::string name, const tenon_attr_t& a, bool* first) {
+    out_ += (std::exchange(*first, false) ? " {" : ", ") + std::move(name) + " = ";
+    return attribute(a);
   }
 
   template <typename F>
@@ -364,7 +392,9 @@ class Writer {
   Status constant(Value v) {
     const ValueData& d = g_.value(v);
     const tenon_type_t& t = g_.type(v);
-    out_ += "  " + names_[v] + " = const " + type(t) + " ";
+    out_ += "  " + names_[v] + " = const " + type(t);
+    TENON_RETURN_IF_ERROR(notes_of(v));
+    out_ += ' ';
     if (elided_ && d.blob->splat_element().empty() && d.blob->size_bytes() > kShownConstantBytes) {
       out_ += "...";
       location(d.loc);
@@ -418,7 +448,7 @@ class Writer {
   static constexpr uint64_t kShownConstantBytes = 32;
 
   const Graph& g_;
-  const bool elided_;
+  const bool elided_, numbered_;
   TextForm form_;
   std::string out_;
   std::unordered_map<Value, std::string> names_;
@@ -439,6 +469,11 @@ Result<TextForm> write_text(const Graph& graph) {
 
 Result<std::string> write_elided(const Graph& graph) {
   TENON_ASSIGN_OR_RETURN(TextForm form, Writer(graph, true).run());
+  return std::move(form.text);
+}
+
+Result<std::string> write_numbered(const Graph& graph) {
+  TENON_ASSIGN_OR_RETURN(TextForm form, Writer(graph, true, true).run());
   return std::move(form.text);
 }
 

@@ -12,6 +12,7 @@
 #include "core/ir/dims/facts.h"
 #include "core/ir/form.h"
 #include "core/ir/host_graph.h"
+#include "core/ir/host_notes.h"
 #include "core/runtime/device/device.h"
 #include "core/session/api/first_copy.h"
 #include "core/session/api/host_extract.h"
@@ -33,6 +34,8 @@ void register_interfaces() {
   host::register_host_interface(TENON_HOST_FORM_ID, TENON_HOST_FORM_MINOR, ir::host_form_table());
   host::register_host_interface(TENON_HOST_FACTS_ID, TENON_HOST_FACTS_MINOR,
                                 ir::host_facts_table());
+  host::register_host_interface(TENON_HOST_NOTES_ID, TENON_HOST_NOTES_MINOR,
+                                ir::host_notes_table());
   host::register_host_interface(TENON_HOST_REGISTRY_ID, TENON_HOST_REGISTRY_MINOR,
                                 host_registry_table());
   host::register_host_interface(TENON_HOST_EXTRACT_ID, TENON_HOST_EXTRACT_MINOR,

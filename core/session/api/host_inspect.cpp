@@ -26,10 +26,12 @@ tenon_code_t passes_run(void*, tenon_graph_t* graph, tenon_str_t passes,
     TENON_REQUIRE(options, "options");
     TENON_ASSIGN_OR_RETURN(const tenon_passes_options_t full, prefix_of(options));
     TENON_RETURN_IF_ERROR(check_flags(
-        full.flags, TENON_PASSES_VERIFY_EACH | TENON_PASSES_PRINT_CHANGED, "passes_run"));
+        full.flags, TENON_PASSES_VERIFY_EACH | TENON_PASSES_PRINT_CHANGED | TENON_PASSES_PRINT_DIFF,
+        "passes_run"));
     pass::Settings settings;
     settings.verify_each = (full.flags & TENON_PASSES_VERIFY_EACH) != 0;
     settings.print_changed = (full.flags & TENON_PASSES_PRINT_CHANGED) != 0;
+    settings.print_diff = (full.flags & TENON_PASSES_PRINT_DIFF) != 0;
     settings.print_before = from_abi_str(full.print_before);
     settings.print_after = from_abi_str(full.print_after);
     settings.prints = prints;

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "core/base/errors/guard.h"
@@ -38,6 +39,22 @@ class OpLoader final : public op::OpLoader {
   void load_all() override {
     for (const host::Plugin* plugin : host::PluginHost::process().load_all("op"))
       (void)take(*plugin);
+  }
+  void note_spaces(std::vector<std::string>* out) override {
+    const host::PluginHost& host = host::PluginHost::process();
+    std::set<std::string> spaces;
+    const auto add_first_parts = [&](const std::vector<std::string>& names) {
+      for (const std::string& name : names) {
+        if (const size_t dot = name.find('.'); dot != std::string::npos)
+          spaces.insert(name.substr(0, dot));
+      }
+    };
+    const std::vector<std::string> plugins = host.plugin_names();
+    spaces.insert(plugins.begin(), plugins.end());
+    add_first_parts(plugins);
+    add_first_parts(host.provided_names("op"));
+    add_first_parts(host.provided_names("pass"));
+    out->assign(spaces.begin(), spaces.end());
   }
 
  private:

@@ -4,219 +4,245 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 
-from tenon import _host, _native, _pattern
+from tenon import _host, _native
 from tenon._errors import UsageError
+from tenon._passes.graph import PassGraph
+from tenon._passes.watch import limited
 from tenon.builder import trace as _trace
-from tenon.builder.trace import GraphTrace, tracing
-from tenon.xp._array import Array
+from tenon.builder.trace import F64, I64, STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    Names = str | Sequence[str]
+
 _passes: dict[str, Pass] = {}
+_OPTION_KINDS = {"int": I64, "float": F64, "str": STRING, int: I64, float: F64, str: STRING}
 
 
-class Node:
-    """A node of a graph, while a pass runs: `op`, `operands` and `results` (arrays), `attrs`."""
+class Outcome:
+    """What a pass made of a graph."""
 
-    attrs: dict[str, Any]
-    """Attributes by name. Lists are tuples, element types are their names ("f32"), and sizes are
-    numbers, or what computes like one where a run decides it."""
-
-    def __init__(self, graph: PassGraph, id: int):
-        self._graph = graph
-        self._id = id
-        self.op, _, results, attrs = graph._trace.native.node_parts(id)
-        self.attrs = {name: graph._trace.attribute(*given) for name, given in attrs.items()}
-        self.results = [graph._array(v) for v in results]
-        """Arrays without values."""
-
-    @property
-    def operands(self) -> list[Array | None]:
-        """Arrays without values; None for an operand that is absent. As they are now: `replace` of
-        an earlier node changes them."""
-        operands = self._graph._trace.native.node_parts(self._id)[1]
-        return [None if v is None else self._graph._array(v) for v in operands]
-
-    def replace(self, *by: Array) -> None:
-        """All uses of the results become uses of these arrays, and the node goes away.
-
-        T0631 for another number of arrays; shapes and types have to agree.
-        """
-        if len(by) != len(self.results):
-            raise UsageError(f"{self.op} has {len(self.results)} results, not {len(by)}", "T0631")
-        trace = self._graph._trace
-        for old, new in zip(self.results, by):
-            trace.native.replace(old._value.id, trace.id_of(new._value))
-        trace.native.erase(self._id)
-        self._graph._erased.add(self._id)
-
-    def __repr__(self) -> str:
-        return f"<{self.op} {self.attrs}>"
-
-
-class Match:
-    """A place where a pattern matches, from `PassGraph.match`. `match["x"]` is the value of a name."""
-
-    def __init__(self, nodes: list[Node], values: dict[str, Array]):
-        self.node = nodes[0]
-        """The node of the outer op."""
-        self.nodes = nodes
-        """The nodes of all ops of the pattern, in the order of its text."""
-        self.values = values
-        """Arrays without values, by their names in the pattern."""
-
-    def __getitem__(self, name: str) -> Array:
-        return self.values[name]
-
-    def __repr__(self) -> str:
-        return f"<match {self.node.op}: {', '.join(self.values)}>"
-
-
-class PassGraph:
-    """A graph, while a pass runs."""
-
-    def __init__(self, native: _native.Trace):
-        self._trace = GraphTrace("pass", native)
-        self._erased: set[int] = set()
-
-    def _array(self, id: int) -> Array:
-        return Array(self._trace.wrap(self._trace.native.type_of(id)))
-
-    def nodes(self, op: str | None = None) -> list[Node]:
-        """The nodes in order, or those of an op."""
-        every = (Node(self, id) for id in self._trace.native.nodes())
-        return [node for node in every if op is None or node.op == op]
-
-    def match(self, pattern: str) -> Iterator[Match]:
-        """The places where a pattern matches, in the order of the graph.
-
-            for m in graph.match("log(exp(x))"):
-                m.node.replace(m["x"])
-
-        A pattern is an op with its operands: other patterns for the ops that compute them, names
-        that bind values (one name is one value wherever it stands), `_` for anything, `None` for an
-        absent operand, numbers for constants whose elements all equal them, and `...` at the end for
-        further operands. Attributes that have to have a value follow by name: `softmax(x, dim=1)`.
-        The order of operands counts; after `canonicalize`, constants of commutative ops are the
-        second operand. Values between the ops may have other uses, which keep their nodes alive.
-
-        Each node is looked at when its turn comes, so replace while you iterate: what was replaced
-        before is seen, and new nodes are not visited. UsageError T0631 with the place in the text for
-        a pattern that cannot be read, or whose op does not exist.
-        """
-        parsed = _pattern.parse(pattern)
-        return self._matches(parsed)
-
-    def _matches(self, pattern: _pattern.Op) -> Iterator[Match]:
-        native = self._trace.native
-        for id in native.nodes():
-            found = _pattern.Found()
-            if id in self._erased or not _pattern.match_node(native, id, pattern, found):
-                continue
-            values = {name: self._array(value) for name, value in found.values.items()}
-            yield Match([Node(self, n) for n in found.nodes], values)
-
-    def producer(self, value: Array) -> Node | None:
-        """The node that a value is a result of; None for inputs, constants and arrays from outside.
-
-        T0627 for an array of another graph.
-        """
-        if value._value.trace is None:
-            return None
-        id = self._trace.native.producer(self._trace.id_of(value._value))
-        return None if id is None else Node(self, id)
-
-    def before(self, node: Node) -> _Before:
-        """`with graph.before(node):` operations on arrays become nodes in front of this one."""
-        return _Before(self._trace, node)
-
-    def text(self) -> str:
+    def __init__(self, text: str, report: Mapping[str, Any]):
+        self.text = text
         """The graph as .tir."""
-        return self._trace.native.text()
-
-
-class _Before(tracing):
-    def __init__(self, trace: GraphTrace, node: Node):
-        super().__init__(trace)
-        self._node = node
-
-    def __enter__(self) -> GraphTrace:
-        self.trace.native.before(self._node._id)
-        return super().__enter__()
+        self.statistics = {name: n for name, n in report["statistics"].items() if n != 0}
+        """Those that are not 0."""
+        self.ms = float(report["ms"])
 
 
 class Pass:
     """A pass of this process. Made by `tenon.graph_pass`."""
 
-    def __init__(self, name: str, after: str, function: Callable[[PassGraph], None]):
+    def __init__(
+        self, name: str, function: Callable[..., None], after: Sequence[str], before: Sequence[str]
+    ):
         functools.update_wrapper(self, function)
         self.name = name
-        self.after = after
         self.function = function
+        self.after, self.before = tuple(after), tuple(before)
+        self.options = _options_of(name, function)
+        """Defaults by name: the arguments of the function after the graph."""
+        self.given: dict[str, Any] = {}
+        """What `configure` set."""
+        self.statistics: tuple[str, ...] = ()
+        self.examples: tuple[tuple[str, str], ...] = ()
+        self.timeout = 0.0
 
-    def __call__(self, graph: PassGraph) -> None:
-        self.function(graph)
+    def __call__(self, graph: PassGraph, **options: Any) -> None:
+        self.function(graph, **options)
 
-    def _run(self, native: _native.Trace) -> None:
+    def _run(self, native: _native.Trace, options: dict[str, Any]) -> list[tuple[str, int]]:
         with _trace.in_pass():
-            self.function(PassGraph(native))
+            graph = PassGraph(native, self.statistics)
+            limited(self.name, self.timeout, lambda: self.function(graph, **options))
+            return list(graph._counts.items())
 
-    def apply(self, text: str) -> str:
-        """Runs this pass alone on a graph in .tir, and gives the graph back: for tests."""
-        return _native.run_passes(text, self.name)
+    def _call_text(self, options: Mapping[str, Any]) -> str:
+        """As a pipeline has it: `python.f{limit="3"}`."""
+        parts = [f'{name}="{_checked(self, name, value)}"' for name, value in options.items()]
+        return self.name + ("{" + ",".join(parts) + "}" if parts else "")
+
+    def outcome(self, text: str, **options: Any) -> Outcome:
+        """Runs this pass alone on a graph in .tir, for tests: its text, statistics and time."""
+        made, report = _native.run_passes(text, self._call_text({**self.given, **options}))
+        return Outcome(made, json.loads(report)["passes"][0])
+
+    def apply(self, text: str, **options: Any) -> str:
+        """The text that `outcome` gives."""
+        return self.outcome(text, **options).text
+
+    def configure(self, **options: Any) -> None:
+        """Later compilations run it with these options."""
+        self._call_text(options)
+        self.given.update(options)
+        _set_pipeline()
+
+    def check(self, *, values: bool = True, size: int = 4, tolerance: float = 1e-4) -> None:
+        """Runs the examples. AssertionError if one gives another text, or changes values.
+
+        Each example's graph must become the second text, which this pass must then leave alone. With
+        `values`, both compute the same from random inputs; sizes that are not numbers are `size`.
+        Not while other threads compile, since this pass is out of their pipeline for that time.
+        """
+        from tenon._passes import check
+
+        assert self.examples, f"{self.name} has no examples: graph_pass(examples=[(before, after)])"
+        for number, (before, after) in enumerate(self.examples):
+            check.texts(self, number, before, after)
+        if not values:
+            return
+        _passes.pop(self.name)
+        try:
+            _set_pipeline()
+            for number, (before, _) in enumerate(self.examples):
+                check.values(self.name, number, before, self.apply(before), size, tolerance)
+        finally:
+            _passes[self.name] = self
+            _set_pipeline()
 
     def remove(self) -> None:
-        """Later compilations do not run it any more."""
+        """Later compilations do not run it any more.
+
+        UsageError T0631 while another pass is placed after or before it.
+        """
+        for other in _passes.values():
+            if self.name in (*other.after, *other.before):
+                raise UsageError(
+                    f"{other.name} is placed by {self.name}: remove {other.name} first", "T0631"
+                )
         if _passes.pop(self.name, None) is not None:
             _set_pipeline()
 
+    def __repr__(self) -> str:
+        return f"<pass {self.name}>"
+
+
+def _options_of(name: str, function: Callable[..., None]) -> dict[str, tuple[int, Any]]:
+    found: dict[str, tuple[int, Any]] = {}
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        kind = _OPTION_KINDS.get(parameter.annotation)
+        if kind is None or parameter.default is inspect.Parameter.empty:
+            raise UsageError(
+                f"{name}: the option {parameter.name!r} needs a type (int, float or str) and a "
+                "default, as in limit: int = 3",
+                "T0631",
+            )
+        found[parameter.name] = kind, parameter.default
+    return found
+
+
+def _checked(made: Pass, name: str, value: Any) -> str:
+    """An option as the text of a pipeline."""
+    kind = made.options.get(name, (0, None))[0]
+    types: dict[int, type | tuple[type, ...]] = {I64: int, F64: (int, float), STRING: str}
+    right = types.get(kind)
+    if right is None:
+        names = ", ".join(made.options) or "none"
+        raise UsageError(f"{made.name} has no option {name!r}: {names}", "T0631")
+    if not isinstance(value, right) or isinstance(value, bool) or '"' in str(value):
+        raise UsageError(f"{made.name}: {value!r} is not right for the option {name}", "T0631")
+    return str(value)
+
+
+# ---- Where they run ----
+
 
 def _standard() -> list[str]:
-    import json
-
     return str(json.loads(_host.explain("passes"))["standard"]).split(",")
 
 
-def _set_pipeline() -> None:
+def _position(names: Sequence[str], made: Pass) -> int:
+    """Where it goes: after the first of each `after`, and before the next of each `before`."""
+    for name in (*made.after, *made.before):
+        if name not in names:
+            raise UsageError(
+                f"{made.name}: {name!r} is not one of the passes: {', '.join(dict.fromkeys(names))}",
+                "T0631",
+            )
+    if not made.after:
+        return min((names.index(name) for name in made.before), default=len(names))
+    at = max(names.index(name) + 1 for name in made.after)
+    for name in made.before:
+        if name not in names[at:]:
+            raise UsageError(
+                f"{made.name}: there is no place after {', '.join(made.after)} and before {name}: "
+                f"the passes are {', '.join(names)}",
+                "T0631",
+            )
+    return at
+
+
+def _pipeline() -> list[str]:
     names = _standard()
+    calls = list(names)
     for made in _passes.values():
-        names.insert(names.index(made.after) + 1, made.name)
-    _native.set_pipeline(",".join(names) if _passes else "")
+        at = _position(names, made)
+        names.insert(at, made.name)
+        calls.insert(at, made._call_text(made.given))
+    return calls
+
+
+def _set_pipeline() -> None:
+    _native.set_pipeline(",".join(_pipeline()) if _passes else "")
     _trace.forget_types()
 
 
+def _list(names: Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def graph_pass(
-    *, after: str, name: str | None = None
-) -> Callable[[Callable[[PassGraph], None]], Pass]:
+    *,
+    after: Names = (),
+    before: Names = (),
+    name: str | None = None,
+    statistics: Names = (),
+    examples: Sequence[tuple[str, str]] = (),
+    timeout: float = 60,
+) -> Callable[[Callable[..., None]], Pass]:
     """Makes a function of a graph a pass that runs in every later compilation of this process.
 
-        @tenon.graph_pass(after="canonicalize")
-        def fast_softmax(graph):
-            for node in graph.nodes("softmax"):
-                with graph.before(node):
-                    node.replace(tenon.xp.exp(node.operands[0]))
+        @tenon.graph_pass(after="canonicalize", before="fold", statistics="replaced")
+        def fast_softmax(graph, dim: int = 1):
+            for m in graph.match("softmax(x)"):
+                with graph.before(m.node):
+                    m.node.replace(tenon.xp.exp(m["x"]))
+                graph.count("replaced")
 
-    It runs after the first pass called `after` (UsageError if there is none in the standard
-    pipeline), as "python.NAME". Run again, as in a notebook, it replaces the earlier one. An
-    exception in it fails the compilation with T0631, as does computing values in it. Threads of
-    Tenon call it, at the same time for different graphs.
+    It runs once, as "python.NAME": after the first pass of each name in `after`, and before the next
+    of each in `before`; `before` alone is before the first of them. They are passes of the standard
+    pipeline or others of this process. UsageError T0631 if one does not exist, or there is no such
+    place. Run again, as in a notebook, it replaces the earlier one.
+
+    Arguments after the graph, with a type and a default, are options: `Pass.configure(dim=0)`.
+    `statistics` are the names that `graph.count` adds to. `examples` are pairs of graphs in .tir,
+    which `Pass.check` runs: before and after the pass.
+
+    An exception in it fails the compilation with T0631, as does computing values in it, or taking
+    longer than `timeout` seconds. Threads of Tenon call it, at the same time for different graphs.
     """
 
-    def register(function: Callable[[PassGraph], None]) -> Pass:
+    def register(function: Callable[..., None]) -> Pass:
         _host.open()
-        if after not in _standard():
-            raise UsageError(
-                f"after={after!r} is not one of the passes: {', '.join(dict.fromkeys(_standard()))}",
-                "T0631",
-            )
         chosen = name or "python." + function.__name__.replace("_", "-")
-        made = Pass(chosen, after, function)
+        made = Pass(chosen, function, _list(after), _list(before))
+        made.statistics, made.timeout = _list(statistics), timeout
+        made.examples = tuple(examples)
+        if not made.after and not made.before:
+            raise UsageError(f"{chosen}: after= or before= says where it runs", "T0631")
+        others = [call.split("{")[0] for call in _pipeline() if call.split("{")[0] != chosen]
+        _position(others, made)
         doc = inspect.getdoc(function) or f"The Python function {function.__name__}."
-        _native.register_pass(chosen, doc.splitlines()[0], made._run)
+        options = [(option, kind, str(value)) for option, (kind, value) in made.options.items()]
+        example = made.examples[0] if made.examples else ("", "")
+        _native.register_pass(
+            chosen, doc.splitlines()[0], options, list(made.statistics), *example, made._run
+        )
         _passes[chosen] = made
         _set_pipeline()
         return made

@@ -26,6 +26,10 @@ typedef struct tenon_passes_options_t {
 } tenon_passes_options_t;
 
 #define TENON_PASSES_PRINT_CHANGED 2u /* after each pass that changed the graph */
+#define TENON_PASSES_PRINT_DIFF 4u    /* the lines in which each pass changed it */
+/* For graph_write: like ELIDED, but a value without a name is named by its index, which passes that
+ * change other lines leave. */
+#define TENON_FORMAT_NUMBERED 6u
 
 /* One question to the cache. Borrowed for the call of the sink. */
 typedef struct tenon_cache_lookup_t {

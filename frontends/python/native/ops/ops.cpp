@@ -1,9 +1,11 @@
 #include "frontends/python/native/ops/ops.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <deque>
 #include <memory>
 #include <tuple>
 
@@ -54,11 +56,9 @@ tenon_code_t infer_slot(void* self, const tenon_infer_t* query) noexcept {
         dims.append(query->operands[i].dims[d]);
       types.append(nb::make_tuple(dtype_name(query->operands[i].dtype), nb::tuple(dims)));
     }
-    const nb::object graph = nb::cast(new Trace(tenon_builder_t{query->graph, 0, TENON_NONE, 0}),
-                                      nb::rv_policy::take_ownership);
+    const LentTrace graph(tenon_builder_t{query->graph, 0, TENON_NONE, 0});
     const nb::object given =
-        nb::borrow(op.infer)(graph, types, attributes_of(query->attrs, query->attr_count));
-    nb::cast<Trace&>(graph).close();
+        nb::borrow(op.infer)(graph.object(), types, attributes_of(query->attrs, query->attr_count));
     for (const nb::handle type : given) {
       const auto pair = nb::cast<std::tuple<std::string, std::vector<int64_t>>>(type);
       results.emplace_back(dtype_named(std::get<0>(pair)), std::get<1>(pair));
@@ -84,9 +84,8 @@ tenon_code_t decompose_slot(void* self, const tenon_builder_t* builder, tenon_no
     for (uint32_t i = 0; i < view.operand_count; ++i) operands.append(view.operands[i]);
     const nb::dict attrs = attributes_of(view.attrs, view.attr_count);
     const uint32_t count = view.result_count;
-    const nb::object trace = nb::cast(new Trace(*builder), nb::rv_policy::take_ownership);
-    const nb::object made = nb::borrow(op.decompose)(trace, operands, attrs);
-    nb::cast<Trace&>(trace).close();
+    const LentTrace trace(*builder);
+    const nb::object made = nb::borrow(op.decompose)(trace.object(), operands, attrs);
     const auto values = nb::cast<std::vector<uint32_t>>(made);
     if (values.size() != count) throw std::runtime_error("it gives another number of results now");
     std::copy(values.begin(), values.end(), out_results);
@@ -119,10 +118,9 @@ tenon_code_t run_rule(const PythonOp& op, PyObject* rule, const tenon_builder_t*
     const nb::list operands = value_list(view.operands, view.operand_count);
     const nb::list results = value_list(view.results, view.result_count);
     const nb::dict attrs = attributes_of(view.attrs, view.attr_count);
-    const nb::object trace = nb::cast(new Trace(*builder), nb::rv_policy::take_ownership);
+    const LentTrace trace(*builder);
     const auto made = nb::cast<nb::list>(
-        nb::borrow(rule)(trace, operands, results, attrs, value_list(given, given_count)));
-    nb::cast<Trace&>(trace).close();
+        nb::borrow(rule)(trace.object(), operands, results, attrs, value_list(given, given_count)));
     if (made.size() != out_count)
       throw std::runtime_error("its rule gives another number of arrays");
     for (uint32_t i = 0; i < out_count; ++i)
@@ -197,7 +195,10 @@ void make_plugin(Made& made, const char* interface, const char* what) {
 // ---- Passes ----
 
 struct PythonPass {
-  std::string name, summary, plugin_name, manifest;
+  std::string name, summary, plugin_name, manifest, before, after;
+  std::deque<std::string> texts;  // of options and statistics
+  std::vector<tenon_pass_option_def_t> options;
+  std::vector<tenon_str_t> statistics;
   PyObject* run = nullptr;
   tenon_pass_def_t def = {};
   const tenon_pass_def_t* list = nullptr;
@@ -206,16 +207,29 @@ struct PythonPass {
   tenon_plugin_t plugin = {};
 };
 
-tenon_code_t run_slot(void* self, tenon_graph_t* graph, const tenon_pass_context_t*) noexcept {
+// Its options by name, as the pipeline gives them.
+nb::dict options_of(const PythonPass& pass, const tenon_pass_context_t* context) {
+  nb::dict out = attributes_of(nullptr, 0);
+  for (uint32_t i = 0; i < context->option_count; ++i) {
+    tenon_attr_t named = context->options[i];
+    named.name = g_tables.host->intern(g_tables.host->self, pass.options[i].name);
+    out.update(attributes_of(&named, 1));
+  }
+  return out;
+}
+
+tenon_code_t run_slot(void* self, tenon_graph_t* graph,
+                      const tenon_pass_context_t* context) noexcept {
   const auto& pass = *static_cast<PythonPass*>(self);
   auto view = sized<tenon_graph_view_t>();
   const tenon_host_graph_t& g = *g_tables.graph;
   if (const tenon_code_t code = g.graph_view(g.self, graph, &view)) return code;
   return in_python(pass.name, [&] {
-    const nb::object trace = nb::cast(new Trace(tenon_builder_t{graph, view.main, TENON_NONE, 0}),
-                                      nb::rv_policy::take_ownership);
-    nb::borrow(pass.run)(trace);
-    nb::cast<Trace&>(trace).close();
+    const LentTrace trace(tenon_builder_t{graph, view.main, TENON_NONE, 0});
+    trace.get().name_pass(pass.name);
+    const auto counts = nb::cast<std::vector<std::pair<std::string, int64_t>>>(
+        nb::borrow(pass.run)(trace.object(), options_of(pass, context)));
+    for (const auto& [name, amount] : counts) context->count(context->host, text(name), amount);
   });
 }
 
@@ -245,11 +259,35 @@ void register_op(const std::string& name, const std::string& summary,
   (void)op.release();  // the host keeps it
 }
 
-void register_pass(const std::string& name, const std::string& summary, const nb::object& run) {
+// name, kind, default
+using PassOption = std::tuple<std::string, uint32_t, std::string>;
+
+void describe(PythonPass& pass, const std::vector<PassOption>& options,
+              const std::vector<std::string>& statistics) {
+  const auto kept = [&](const std::string& one) { return text(pass.texts.emplace_back(one)); };
+  for (const auto& [name, kind, value] : options)
+    pass.options.push_back({kept(name), text("an argument of the function"), kind, 0, kept(value)});
+  for (const std::string& name : statistics) pass.statistics.push_back(kept(name));
+  pass.def.options = pass.options.data();
+  pass.def.option_count = static_cast<uint32_t>(pass.options.size());
+  pass.def.option_bytes = sizeof(tenon_pass_option_def_t);
+  pass.def.statistics = pass.statistics.data();
+  pass.def.statistic_count = static_cast<uint32_t>(pass.statistics.size());
+  pass.def.before = text(pass.before);
+  pass.def.after = text(pass.after);
+}
+
+void register_pass(const std::string& name, const std::string& summary,
+                   const std::vector<PassOption>& options,
+                   const std::vector<std::string>& statistics, const std::string& before,
+                   const std::string& after, const nb::object& run) {
   auto pass = std::make_unique<PythonPass>();
   pass->name = name;
   pass->summary = summary;
+  pass->before = before;
+  pass->after = after;
   pass->run = run.ptr();
+  describe(*pass, options, statistics);
   pass->def.size_bytes = sizeof pass->def;
   pass->def.name = text(pass->name);
   pass->def.summary = text(pass->summary);
@@ -262,8 +300,9 @@ void register_pass(const std::string& name, const std::string& summary, const nb
   (void)pass.release();  // the host keeps it
 }
 
-// The text of a graph after some passes.
-std::string run_passes(const std::string& graph_text, const std::string& passes) {
+// The text of a graph after some passes, and what they report, as JSON.
+std::pair<std::string, std::string> run_passes(const std::string& graph_text,
+                                               const std::string& passes) {
   const tenon_host_graph_t& g = *g_tables.graph;
   tenon_graph_t* graph = nullptr;
   std::string out, prints, stats;
@@ -282,14 +321,16 @@ std::string run_passes(const std::string& graph_text, const std::string& passes)
   });
   if (graph != nullptr) let_go([&] { g.release(g.self, graph); });
   if (done != TENON_OK) raise_failure(done);
-  return out;
+  return {out, stats};
 }
 
 }  // namespace
 
 void bind_ops(nb::module_& m) {
-  m.def("register_pass", register_pass, "name"_a, "summary"_a, "run"_a,
-        nb::sig("def register_pass(name: str, summary: str, run: object) -> None"));
+  m.def("register_pass", register_pass, "name"_a, "summary"_a, "options"_a, "statistics"_a,
+        "before"_a, "after"_a, "run"_a,
+        nb::sig("def register_pass(name: str, summary: str, options: list[tuple[str, int, str]], "
+                "statistics: list[str], before: str, after: str, run: object) -> None"));
   m.def("run_passes", run_passes, "graph"_a, "passes"_a);
   m.def("set_pipeline", set_pipeline, "passes"_a);
   m.def("register_op", register_op, "name"_a, "summary"_a, "operands"_a, "attrs"_a, "infer"_a,

@@ -29,6 +29,11 @@ tenon_dtype_t dtype_of(const std::string& name) {
   return dtype;
 }
 
+// Of an attribute, which may have none: as attr_value names that.
+tenon_dtype_t dtype_or_none(const std::string& name) {
+  return name == dtype_name(TENON_DTYPE_NONE) ? tenon_dtype_t{TENON_DTYPE_NONE} : dtype_of(name);
+}
+
 tenon_type_t type_record(tenon_dtype_t dtype, const std::vector<int64_t>& dims) {
   tenon_type_t type = {};
   type.dtype = dtype;
@@ -82,11 +87,19 @@ class AttrRecords {
         record.u.f = nb::cast<double>(value);
         break;
       case TENON_ATTR_DTYPE:
-        record.u.i = dtype_of(nb::cast<std::string>(value));
+        record.u.i = dtype_or_none(nb::cast<std::string>(value));
         break;
       case TENON_ATTR_STRING:
         record.u.s = text(texts_.emplace_back(nb::cast<std::string>(value)));
         break;
+      case TENON_ATTR_STRINGS: {
+        std::vector<tenon_str_t>& list = text_lists_.emplace_back();
+        for (const std::string& one : nb::cast<std::vector<std::string>>(value))
+          list.push_back(text(texts_.emplace_back(one)));
+        record.u.ss = list.data();
+        record.count = list.size();
+        break;
+      }
       case TENON_ATTR_F64S:
         doubles_.push_back(nb::cast<std::vector<double>>(value));
         record.u.fs = doubles_.back().data();
@@ -107,6 +120,7 @@ class AttrRecords {
 
   std::vector<tenon_attr_t> records_;
   std::deque<std::string> texts_;
+  std::deque<std::vector<tenon_str_t>> text_lists_;
   std::deque<std::vector<int64_t>> lists_;
   std::deque<std::vector<double>> doubles_;
 };
@@ -187,6 +201,12 @@ nb::dict attributes_of(const tenon_attr_t* attrs, uint32_t count) {
 }
 
 void Trace::ask_graph(const std::function<tenon_code_t(const tenon_host_graph_t&)>& work) const {
+  if (closed_ && !pass_.empty()) {
+    raise_usage(TENON_FAILED_PRECONDITION, "T0630",
+                "this is a part of a graph that the pass " + pass_ +
+                    " worked on, and the pass has ended. Look at it within the pass, and keep "
+                    "numbers, texts and copies of arrays.");
+  }
   if (closed_ || g_tables.host == nullptr) {
     raise_usage(TENON_FAILED_PRECONDITION, "T0630",
                 "this array belongs to a function that was traced and has returned. Return it from "
@@ -540,8 +560,8 @@ void Trace::erase(uint32_t node) {
 }
 
 void bind_trace(nb::module_& m) {
-  nb::class_<Trace>(m, "Trace", "A graph under construction.")
-      .def(nb::init<const std::string&>(), "name"_a)
+  nb::class_<Trace> trace(m, "Trace", "A graph under construction.");
+  trace.def(nb::init<const std::string&>(), "name"_a)
       .def("symbol", &Trace::symbol, "name"_a, "hint"_a)
       .def("argument", &Trace::argument, "dtype"_a, "dims"_a, "name"_a)
       .def("input", &Trace::input, "dtype"_a, "dims"_a, "name"_a)
@@ -580,6 +600,7 @@ void bind_trace(nb::module_& m) {
       .def("replace", &Trace::replace, "of"_a, "by"_a)
       .def("erase", &Trace::erase, "node"_a)
       .def("close", &Trace::close);
+  bind_trace_pass(trace);
 }
 
 }  // namespace tenon::python

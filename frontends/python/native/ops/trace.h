@@ -27,6 +27,8 @@ class Trace {
 
   const tenon_builder_t& at() const { return at_; }
   void close() { closed_ = true; }
+  // Of the pass that works on it, for the message to one who keeps a part of the graph.
+  void name_pass(const std::string& name) { pass_ = name; }
 
   int64_t symbol(const std::string& name, int64_t hint);
   uint32_t argument(const std::string& dtype, const std::vector<int64_t>& dims,
@@ -84,6 +86,24 @@ class Trace {
   void before(uint32_t node);
   void replace(uint32_t from, uint32_t to);
   void erase(uint32_t node);
+  // (node or None, region of a yield or None, index) of each use of a value.
+  nanobind::list uses(uint32_t value) const;
+  // A constant as an array of NumPy over its memory; None for other values.
+  nanobind::object constant_array(uint32_t value) const;
+  bool is_constant(uint32_t value) const;
+  // (region, index) of an argument; None for other values.
+  nanobind::object argument_place(uint32_t value) const;
+  // (region that contains it or None, regions inside, place in the user's file).
+  nanobind::tuple node_place(uint32_t node) const;
+  // (node that owns it or None, arguments, nodes, yields).
+  nanobind::tuple region_parts(uint32_t region) const;
+  uint32_t main_region() const;
+  // By name. noted: TENON_NOTED_NODE or VALUE.
+  nanobind::dict notes(uint32_t noted, uint32_t index) const;
+  void set_note(uint32_t noted, uint32_t index, const std::string& name, uint32_t kind,
+                const nanobind::object& value);
+  void erase_note(uint32_t noted, uint32_t index, const std::string& name);
+  void take_notes(uint32_t noted, uint32_t index, uint32_t from);
 
  private:
   Trace() = default;
@@ -94,12 +114,29 @@ class Trace {
   std::vector<tenon_builder_t>
       outer_;  // Where the nodes of the regions under construction will be.
   bool owned_ = false, closed_ = false, finished_ = false;
+  std::string pass_;
+};
+
+// A trace over a graph that the host lends for the time of a call. It is closed when this goes,
+// also after an exception: what Python keeps of it must not lead to a graph that has gone.
+class LentTrace {
+ public:
+  explicit LentTrace(const tenon_builder_t& at)
+      : trace_(nanobind::cast(new Trace(at), nanobind::rv_policy::take_ownership)) {}
+  LentTrace(const LentTrace&) = delete;
+  ~LentTrace() { get().close(); }
+  Trace& get() const { return nanobind::cast<Trace&>(trace_); }
+  const nanobind::object& object() const { return trace_; }
+
+ private:
+  nanobind::object trace_;
 };
 
 // Attributes by name, as Python's values.
 nanobind::dict attributes_of(const tenon_attr_t* attrs, uint32_t count);
 
 void bind_trace(nanobind::module_& module);
+void bind_trace_pass(nanobind::class_<Trace>& trace);
 
 }  // namespace tenon::python
 

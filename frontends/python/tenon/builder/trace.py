@@ -539,6 +539,12 @@ def unknown(value: Value) -> UsageError:
             "constant, for each value of which there is a program.",
             "T0628",
         )
+    if _local.passes:
+        return UsageError(
+            "a pass cannot look at the values of arrays: they are known when a program runs. "
+            "graph.numpy(x) gives the elements of a constant.",
+            "T0628",
+        )
     return UsageError(
         "a function that is traced cannot look at the values of its arrays, as with float(x), "
         "bool(x), x.numpy() or an if on x: they are known when the compiled program runs. Use "

@@ -217,6 +217,8 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
       ->type_name("LIST");
   opt->add_flag("--print-changed", o.print_changed,
                 "print to stderr after each pass that changes it");
+  opt->add_flag("--print-diff", o.print_diff,
+                "print to stderr the lines in which each pass changes it");
   opt->add_option("-o,--output", o.output,
                   "write here instead of stdout; larger constants of text go to FILE.bin")
       ->check(not_empty())
@@ -224,6 +226,7 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
   opt->add_flag("--verify-each", o.verify_each, "verify after each pass");
   opt->add_flag("--timing", o.timing, "statistics and time of each pass, on stderr");
   CLI::Option* binary = opt->add_flag("--binary", o.binary, "write the binary form");
+  opt->add_flag("--dot", o.dot, "write text for Graphviz: | dot -Tsvg")->excludes(binary);
   opt->add_flag("--split-input", o.split_input,
                 ".tir text of several graphs between lines `// -----`: each by itself")
       ->excludes(binary);
@@ -339,11 +342,13 @@ std::string idle_option(const OptOptions& o) {
   return idle_in({{{"--print-before", !o.print_before.empty()}, passes},
                   {{"--print-after", !o.print_after.empty()}, passes},
                   {{"--print-changed", o.print_changed}, passes},
+                  {{"--print-diff", o.print_diff}, passes},
                   {{"--timing", o.timing}, passes},
                   {{"--json", o.json}, list}},
                  {{{"FILE", !o.file.empty()}, list},
                   {{"--output", !o.output.empty()}, list},
                   {{"--binary", o.binary}, list},
+                  {{"--dot", o.dot}, list},
                   {{"--split-input", o.split_input}, list},
                   {{"--verify-each", o.verify_each}, list},
                   {passes, list}});

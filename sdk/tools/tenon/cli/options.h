@@ -85,6 +85,8 @@ struct OptOptions {
   std::string print_after;
   std::string output;
   bool print_changed = false;
+  bool print_diff = false;
+  bool dot = false;
   bool verify_each = false;
   bool timing = false;
   bool list = false;

@@ -24,6 +24,8 @@ using Nodes = std::vector<tenon_node_t>;
 
 // Compilation needs this pass, whatever else runs: it decomposes what no device takes whole.
 constexpr std::string_view kNeeded = "legalize";
+// The option of passes of rewrites by which this bisects them.
+constexpr std::string_view kApply = "apply=";
 
 // "a,b{x=1,y=2}" as its calls.
 std::vector<std::string> calls_of(std::string_view pipeline) {
@@ -50,6 +52,12 @@ std::string prefix(const std::vector<std::string>& passes, size_t count) {
   const auto is_needed = [](const std::string& call) { return call.starts_with(kNeeded); };
   if (std::ranges::none_of(taken, is_needed)) taken.emplace_back(kNeeded);
   return fmt::format("{}", fmt::join(taken, ","));
+}
+
+// A call of a pass of rewrites that makes its first `count` applications.
+std::string first_rewrites(const std::string& call, uint64_t count) {
+  if (!call.ends_with('}')) return fmt::format("{}{{apply=1-{}}}", call, count);
+  return fmt::format("{},apply=1-{}}}", call.substr(0, call.size() - 1), count);
 }
 
 std::string file_stem(const std::string& path) {
@@ -100,6 +108,7 @@ class Bisect {
     out("fault   {}\n", safe(verdict.message, 600));
     flush_out();
     if (int s = find_pass()) return s;
+    if (int s = find_rewrite()) return s;
     return find_nodes();
   }
 
@@ -174,8 +183,68 @@ class Bisect {
     flush_out();
     before_ = std::vector<std::string>(passes_.begin(),
                                        passes_.begin() + static_cast<std::ptrdiff_t>(wrong - 1));
+    faulty_ = passes_[wrong - 1];
     passes_of_part_ = prefix({passes_[wrong - 1]}, 1);
     passes_of_model_ = prefix(passes_, wrong);
+    return kOk;
+  }
+
+  // ---- Rewrites ----
+
+  // What the faulty pass reports of itself on the model when it is called like this.
+  int report_of(const std::string& call, Json& found) {
+    Graph start(host_), graph(host_);
+    if (tenon_code_t code =
+            host_.session->model_graph(host_.session->self, model_.get(), start.out()))
+      return report(host_, code);
+    std::vector<std::string> calls = before_;
+    calls.push_back(call);
+    auto record = sized<tenon_passes_options_t>();
+    Text text;
+    const tenon_sink_t sink = text.sink();
+    tenon_code_t code = host_.graph->clone(host_.graph->self, start.get(), graph.out());
+    if (code == TENON_OK)
+      code = inspect_->passes_run(inspect_->self, graph.get(),
+                                  str(fmt::format("{}", fmt::join(calls, ","))), &record, nullptr,
+                                  &sink);
+    // The pass itself may be what fails: there is no rewrite to name then.
+    if (code != TENON_OK) return kOk;
+    const Json json = Json::parse(text.text, nullptr, false);
+    if (json.is_object() && json.contains("passes") && !json["passes"].empty())
+      found = json["passes"].back();
+    return kOk;
+  }
+
+  // The first `count` rewrites of the faulty pass, in the whole model.
+  int rewrites_fail(uint64_t count, bool& fails) {
+    std::vector<std::string> calls = before_;
+    calls.push_back(first_rewrites(faulty_, count));
+    Verdict verdict;
+    if (int s = ask(options_.model.model, prefix(calls, calls.size()), true, verdict)) return s;
+    fails = verdict.same(fault_);
+    return kOk;
+  }
+
+  // Which application of a rewrite is the first with which it fails, where the pass consists of
+  // rewrites.
+  int find_rewrite() {
+    if (faulty_.empty() || faulty_.find(std::string(kApply)) != std::string::npos) return kOk;
+    Json found;
+    if (int s = report_of(faulty_, found)) return s;
+    const uint64_t all = found.value("rewrites", uint64_t{0});
+    if (all == 0) return kOk;
+    bool fails = false;
+    if (int s = rewrites_fail(all, fails)) return s;
+    if (!fails) return kOk;  // what else the pass changes is at fault
+    uint64_t right = 0, wrong = all;
+    while (wrong - right > 1) {
+      const uint64_t middle = right + (wrong - right) / 2;
+      if (int s = rewrites_fail(middle, fails)) return s;
+      (fails ? wrong : right) = middle;
+    }
+    if (int s = report_of(first_rewrites(faulty_, wrong), found)) return s;
+    out("rewrite {} of {}: {}\n", wrong, all, safe(found.value("last", ""), 600));
+    flush_out();
     return kOk;
   }
 
@@ -415,6 +484,7 @@ class Bisect {
   const tenon_host_extract_t* extract_ = nullptr;
   tenon_graph_t* graph_ = nullptr;  // in whose nodes the fault is sought
   std::vector<std::string> passes_, before_;
+  std::string faulty_;  // the call of the faulty pass; empty if no pass is at fault
   std::string passes_of_part_, passes_of_model_, folder_;
   std::string found_;  // the smallest graph that fails, in the binary form
   Verdict fault_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sdk/tools/tenon/cli/options.h"
+#include "sdk/tools/tenon/commands/dot.h"
 #include "sdk/tools/tenon/console/console.h"
 #include "sdk/tools/tenon/execution/execution.h"
 #include "sdk/tools/tenon/host/host.h"
@@ -189,7 +190,8 @@ class Opt {
       const auto* inspect = static_cast<const tenon_host_inspect_t*>(table);
       auto record = sized<tenon_passes_options_t>();
       record.flags = (options_.verify_each ? TENON_PASSES_VERIFY_EACH : 0) |
-                     (options_.print_changed ? TENON_PASSES_PRINT_CHANGED : 0);
+                     (options_.print_changed ? TENON_PASSES_PRINT_CHANGED : 0) |
+                     (options_.print_diff ? TENON_PASSES_PRINT_DIFF : 0);
       record.print_before = str(options_.print_before);
       record.print_after = str(options_.print_after);
       code = inspect->passes_run(inspect->self, graph.get(), str(options_.passes), &record,
@@ -198,6 +200,20 @@ class Opt {
       if (code != TENON_OK) return report(host_, code);
     }
     if (options_.timing) print_stats(stats.text);
+    return options_.dot ? emit_dot(graph) : emit_graph(graph);
+  }
+
+  int emit_dot(const Graph& graph) {
+    Text text;
+    const tenon_sink_t sink = text.sink();
+    if (tenon_code_t code =
+            host_.graph->graph_write(host_.graph->self, graph.get(), TENON_FORMAT_JSON, &sink))
+      return report(host_, code);
+    emit(dot_text(Json::parse(text.text, nullptr, false)));
+    return kOk;
+  }
+
+  int emit_graph(const Graph& graph) {
     Text text;
     const tenon_sink_t sink = text.sink();
     const uint32_t format = options_.binary ? TENON_FORMAT_BINARY : TENON_FORMAT_TEXT;
