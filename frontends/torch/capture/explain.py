@@ -145,6 +145,8 @@ def explain(
     def fresh(gm: Any, inputs: Any) -> Any:  # another backend for each call: Dynamo compiles again
         return backend(gm, inputs, options=options)
 
+    fresh.__name__ = "tenon"  # which messages of Dynamo name
+
     listed: list[Compiled] = _Watching()
     before = len(graph_break_reasons)
     watch.lists.append(listed)
