@@ -250,7 +250,9 @@ class Partition:
         if isinstance(error, Cancelled) or self._given and error.code not in _BEFORE:
             raise error
         logs.log("perf", f"a call ran in torch: {error}")
-        made = self.gm(*args)  # an error of torch says what the caller did, and needs no line of ours
+        made = self.gm(
+            *args
+        )  # an error of torch says what the caller did, and needs no line of ours
         log.log(
             logging.DEBUG if self._warned else logging.WARNING, "a call stays in torch: %s", error
         )
