@@ -23,6 +23,7 @@ from ..program.options import Options, with_mode
 from ..program.parameter_cache import is_cacheable
 from . import aot_cache
 from .frozen import checking, guard_identities, plain
+from .kept_lines import lines_of
 from .register import has_registered
 from .threads import share
 
@@ -94,6 +95,7 @@ def backend(
     with (
         progress.watched(f"the graph of {place}, {_operators(gm)} operators,"),
         aot_cache.settings(given),
+        lines_of(gm),
         kept() if floats else contextlib.nullcontext(),
         kept_whole(),
     ):
