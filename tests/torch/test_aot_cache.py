@@ -95,3 +95,28 @@ def test_sizes_that_change_are_traced_again(run):
 def test_a_gradient_that_changed_is_traced_again(printed):
     assert printed(REGISTERED, "1") == ["2.0"]
     assert printed(REGISTERED, "5") == ["10.0"]
+
+
+LINES = """
+import sys, torch
+import tenon.torch
+
+def f(x):
+    y = x.sin()
+    return y.tanh().sum()
+
+x = torch.ones(3, requires_grad=True)
+report = tenon.torch.explain(f, x)
+hits = torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"]
+print(hits, *{n["place"].rpartition(":")[2] for n in report.nodes if n["op"] in ("sin", "cos", "tanh")})
+"""
+
+
+def test_lines_are_those_of_the_edited_program(tmp_path, printed):
+    """They were those of the process that wrote the entry."""
+    for above, kept in ((0, False), (3, True)):
+        program = tmp_path / f"net{above}.py"
+        program.write_text("\n" * above + LINES)
+        hits, *found = printed(f"import runpy; runpy.run_path({str(program)!r})")
+        assert hits == str(int(kept)) and found, found
+        assert set(found) <= {str(above + 6), str(above + 7)}, found

@@ -293,35 +293,6 @@ def test_a_graph_that_stays_in_torch_is_a_warning(monkeypatch, caplog):
     assert "the graph stays in torch" in caplog.text and "not this graph" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda net: setattr(net, "weight", nn.Parameter(torch.ones(4, 4))),
-        lambda net: net.weight.add_(1),
-        lambda net: setattr(net.weight, "data", torch.ones(4, 4)),
-    ],
-)
-def test_a_frozen_parameter_that_changes_is_an_error(change):
-    net, x = nn.Linear(4, 4), torch.randn(2, 4)
-    f = compiled(net, options={"freezing": True})
-    with torch.no_grad():
-        close(f(x), net(x))
-        close(f(x), net(x))
-        change(net)
-        with pytest.raises(tenon.UsageError, match="T0641.*freezing"):
-            f(x)
-
-
-def test_buffers_that_a_frozen_network_changes():
-    net = nn.BatchNorm1d(4)
-    other, x = copy.deepcopy(net), torch.randn(8, 4)
-    f = compiled(net, options={"freezing": True})
-    with torch.no_grad():
-        for _ in range(3):
-            close(f(x), other(x))
-    close(list(net.buffers()), list(other.buffers()))
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_random_numbers_stay_below_their_bound(dtype):
     f = compiled(

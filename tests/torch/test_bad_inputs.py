@@ -1,5 +1,6 @@
 """Tensors with a state of their own, and networks that Dynamo breaks: right, or torch's own error."""
 
+import logging
 import threading
 
 import pytest
@@ -284,6 +285,25 @@ def test_a_call_that_fails_stays_in_torch(monkeypatch, caplog):
     monkeypatch.setattr(partition.Partition, "_run", refuse)
     close(f(x), double(x))
     assert "a call stays in torch" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "f, x",
+    [
+        (lambda x: torch.tensor([6, 4]) // x, torch.tensor([1, 0])),
+        (torch.linalg.cholesky, -torch.eye(3)),
+        (lambda x: torch.arange(3)[x], torch.tensor([3])),
+    ],
+)
+def test_an_error_of_torch_is_the_only_message(f, x, caplog):
+    """A warning came before it, about an index of a gather that the user does not have."""
+    with pytest.raises(Exception) as wanted:
+        f(x)
+    with caplog.at_level(logging.WARNING, "tenon.torch"):
+        with pytest.raises(type(wanted.value)) as got:
+            compiled(f)(x)
+    assert str(got.value) == str(wanted.value)
+    assert "stays in torch" not in caplog.text
 
 
 def test_a_fork_after_use():

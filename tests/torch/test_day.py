@@ -209,9 +209,9 @@ def test_explain_names_each_node_with_its_place():
     )
     mul = next(n for n in report.nodes if n["op"] == "mul")
     assert mul["place"].endswith(f"{HERE}:{line}") and mul["device"] == "cpu" and mul["why"] == ""
-    assert f"{HERE}:{line}: mul on cpu" in str(report) and "no other device was asked" in str(
-        report
-    )
+    text = str(report)
+    assert f"{HERE}:{line}: cumsum, mul on cpu" in text, text
+    assert "no other device was asked" in text
 
 
 def test_explain_says_why_another_device_did_not_take_a_node():
@@ -242,6 +242,22 @@ def test_a_break_has_the_users_line():
 
     (text,) = tenon.torch.explain(f, torch.ones(2)).breaks
     assert re.match(rf".*{HERE}:\d+: the graph ends here: ", text), text
+
+
+def test_explain_of_breaks_says_what_to_do():
+    """Dynamo's hint was cut off, its word for a branch was given as a reason, and its messages named an
+    inner function of `explain`."""
+    text = str(tenon.torch.explain(lambda x: x + 1 if x.sum().item() > 0 else x, torch.ones(2)))
+    assert "capture_scalar_outputs = True" in text
+    text = str(tenon.torch.explain(lambda x: x + 1 if x.sum() > 0 else x, torch.ones(2)))
+    assert "a branch depends on the value of a tensor" in text and "jump" not in text
+    with pytest.raises(Exception, match="backend='tenon' raised"):
+        tenon.torch.explain(lambda x: x + 1, torch.ones(2), options={"nope": 1})
+
+
+def test_explain_of_a_network_without_a_program():
+    text = str(tenon.torch.explain(nn.LSTM(4, 4), torch.randn(3, 2, 4)))
+    assert "nothing of LSTM became a program" in text and "allow_rnn=True" in text
 
 
 def test_a_recompilation_names_its_guard_and_nothing_else(caplog):

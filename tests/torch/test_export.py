@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -115,6 +116,14 @@ def test_files_and_packages(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     close(torch.from_numpy(np.load(tmp_path / "y.npy")), expected)
+
+
+def test_no_warning_about_classes_of_torch():
+    """torch warned, of its own copies, at each load."""
+    program = exported(nn.Linear(4, 4), torch.ones(2, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tenon.from_exported(program)
 
 
 def test_several_inputs_and_results():

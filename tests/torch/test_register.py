@@ -79,3 +79,10 @@ def test_a_gradient_of_torch_that_was_edited():
         x = torch.ones(2, requires_grad=True)
         torch.compile(lambda x: op(x).sum(), backend="tenon")(x).backward()
         assert x.grad.tolist() == [factor] * 2
+
+
+def test_a_function_that_is_no_operator():
+    """It was an AttributeError."""
+    with pytest.raises(tenon.UsageError, match="not function: decorate") as e:
+        tenon.torch.register(lambda x: x)
+    assert e.value.code == "T0642"

@@ -29,6 +29,7 @@ from ..graph.input_names import INPUT
 from ..graph.source_locations import MODULES, first_line, modules_of
 from ..program.options import Options
 from ..program.partitioner import Compiled, compile_graph
+from . import kept_lines
 from .watch import watch
 
 TYPE_CHECKING = False
@@ -80,6 +81,7 @@ class Code(OutputCode):
             node.meta[MODULES] = modules_of(
                 node
             )  # torch's own has classes, which need not be importable
+        kept_lines.note(self._gm)
         self._bytes = GraphPickler.dumps(
             self._gm, options=PicklerOptions(ops_filter=None, node_metadata_key_filter=_is_needed)
         )
@@ -117,6 +119,7 @@ class Code(OutputCode):
         gm = GraphPickler.loads(self._bytes, mode)
         assert isinstance(gm, fx.GraphModule)
         gm.recompile()
+        kept_lines.renew(gm)
         self._gm = gm
         logs.log("cache", f"{self._name()} comes from torch's cache on disk")
         self.compile()
@@ -126,7 +129,7 @@ class Code(OutputCode):
 
 
 def _is_needed(key: str) -> bool:
-    return key in ("val", "stack_trace", "tensor_meta", MODULES, INPUT)
+    return key in ("val", "stack_trace", "tensor_meta", MODULES, INPUT, kept_lines.LINE)
 
 
 def _has_symbols(value: Any) -> bool:

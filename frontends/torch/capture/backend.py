@@ -6,12 +6,10 @@ import contextlib
 import functools
 import logging
 
-from tenon import UsageError
 from tenon.builder import host
 
 import torch
 from torch import fx
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ..decompositions.checked import keep_checks
 from ..decompositions.flex import take_apart
@@ -24,12 +22,14 @@ from ..program import _logging, progress
 from ..program.options import Options, with_mode
 from ..program.parameter_cache import is_cacheable
 from . import aot_cache
+from .frozen import checking, guard_identities, plain
+from .kept_lines import lines_of
 from .register import has_registered
 from .threads import share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 log = logging.getLogger("tenon.torch")
@@ -95,6 +95,7 @@ def backend(
     with (
         progress.watched(f"the graph of {place}, {_operators(gm)} operators,"),
         aot_cache.settings(given),
+        lines_of(gm),
         kept() if floats else contextlib.nullcontext(),
         kept_whole(),
     ):
@@ -106,42 +107,14 @@ def backend(
             partition_fn=min_cut_rematerialization_partition,
             keep_inference_input_mutations=True,
         )(gm, example_inputs)
-    return _frozen_call(made, used) if used else made
+    if not used:
+        return made
+    guard_identities(gm, example_inputs, used)
+    return checking(made, used)
 
 
 def _operators(gm: fx.GraphModule) -> int:
     return sum(n.op.startswith("call_") for n in gm.graph.nodes)
-
-
-def _frozen_call(call: Callable[..., Any], frozen: dict[int, torch.Tensor]) -> Callable[..., Any]:
-    """A call that fails once a parameter has changed. `frozen`: by place among the plain tensors."""
-    states = {i: _state(value) for i, value in frozen.items()}
-
-    def checked(*args: Any) -> Any:
-        given = list(_plain(args))
-        if any(_state(given[i]) != state for i, state in states.items()):
-            raise UsageError(
-                "a parameter changed, which the option freezing made a constant: call torch._dynamo.reset() "
-                "to compile again, or leave the option out",
-                "T0641",
-            )
-        return call(*args)
-
-    return checked
-
-
-def _state(value: torch.Tensor) -> tuple[int, int, int]:
-    """What differs where a parameter was replaced or written to."""
-    return id(value), value.data_ptr(), 0 if value.is_inference() else value._version
-
-
-def _plain(values: Iterable[Any]) -> Iterator[Any]:
-    """The values, with wrappers such as torchao's quantised weights taken apart as AOTAutograd does."""
-    for value in values:
-        if is_traceable_wrapper_subclass(value):
-            yield from _plain(getattr(value, name) for name in value.__tensor_flatten__()[0])
-        else:
-            yield value
 
 
 def _parameters(gm: fx.GraphModule, inputs: Sequence[Any]) -> tuple[dict[int, torch.Tensor], int]:
@@ -151,7 +124,7 @@ def _parameters(gm: fx.GraphModule, inputs: Sequence[Any]) -> tuple[dict[int, to
     place = 0
     for node, value in zip(placeholders, inputs):
         static = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")
-        for part in _plain([value]):
+        for part in plain([value]):
             if static is not None and type(part) in (torch.Tensor, torch.nn.Parameter):
                 found[place] = part
             place += 1

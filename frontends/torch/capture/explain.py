@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 
 from tenon import UsageError
@@ -21,7 +22,7 @@ from .watch import watch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from ..program.partition import Partition
@@ -115,10 +116,10 @@ class Explanation:
                 for operator, reasons in made.unsupported.items()
                 if operator not in named
             ]
-            for node in itertools.islice(nodes, count):
-                why = f"  ({node['why']})" if node["why"] else ""
-                lines.append(f"  {node['place']}: {node['op']} on {node['device']}{why}")
-        if self.nodes and "device" not in self._options:
+            lines += _folded(itertools.islice(nodes, count))
+        if not self.nodes:
+            lines.append(f"nothing of {self._name} became a program: it runs in torch")
+        elif "device" not in self._options:
             lines.append(
                 "no other device was asked: options={'device': 'NAME,cpu'} asks NAME first, "
                 "and tenon.devices() lists them"
@@ -128,6 +129,18 @@ class Explanation:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _folded(nodes: Iterable[dict[str, str]]) -> list[str]:
+    """Neighbours of one line of the network, on one device, are one line of text."""
+    lines = []
+    for (place, device, why), group in itertools.groupby(
+        nodes, lambda n: (n["place"], n["device"], n["why"])
+    ):
+        counts = collections.Counter(node["op"] for node in group)
+        ops = ", ".join(op if count == 1 else f"{count} {op}" for op, count in counts.items())
+        lines.append(f"  {place}: {ops} on {device}{f'  ({why})' if why else ''}")
+    return lines
 
 
 def explain(
@@ -144,6 +157,8 @@ def explain(
 
     def fresh(gm: Any, inputs: Any) -> Any:  # another backend for each call: Dynamo compiles again
         return backend(gm, inputs, options=options)
+
+    fresh.__name__ = "tenon"  # which messages of Dynamo name
 
     listed: list[Compiled] = _Watching()
     before = len(graph_break_reasons)

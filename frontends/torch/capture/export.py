@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 
 from tenon import DataError, Model, NotFoundError, UsageError, builder
 from tenon.builder import host, tracing
@@ -70,7 +71,9 @@ def load(path: str | os.PathLike[str], **given: Any) -> Model:
 
 
 def _graph_of(program: torch.export.ExportedProgram) -> builder.Graph:
-    with kept_whole():
+    with kept_whole(), warnings.catch_warnings():
+        # torch copies objects of its own, and warns that their class is deprecated.
+        warnings.filterwarnings("ignore", ".*LeafSpec.*is deprecated", FutureWarning)
         taken = program.run_decompositions(table())
     signature = taken.graph_signature
     graph = taken.graph_module.graph

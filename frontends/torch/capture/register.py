@@ -74,6 +74,12 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
     another one, which an operator of torch keeps; if the name is taken; and for what torch's schemas
     cannot say.
     """
+    if not isinstance(op, Op):
+        raise UsageError(
+            f"register takes an operator of tenon.op, not {type(op).__name__}: decorate the function "
+            'with @tenon.op("NAMESPACE.NAME") first',
+            "T0642",
+        )
     namespace, _, name = op.name.partition(".")
     if "." in name or not name.isidentifier() or not namespace.isidentifier():
         raise UsageError(f"{op.name}: torch's names have one dot and letters around it", "T0642")

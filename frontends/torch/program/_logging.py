@@ -162,7 +162,11 @@ def _log_breaks() -> None:
 def break_text(reason: Any) -> str:
     """A graph break of Dynamo, with the user's line."""
     place = text_of(_frame(reason.user_stack))
-    return f"{place}: the graph ends here: {str(reason.reason).splitlines()[0]}"
+    why, *more = str(reason.reason).splitlines()
+    if why.startswith("generic_jump"):  # Dynamo's name of it, without a word of explanation
+        why = "a branch depends on the value of a tensor, or of a number that the graph computes"
+    hints = [line.strip().removeprefix("Hint: ") for line in more if "Hint: Set " in line]
+    return ". ".join([f"{place}: the graph ends here: {why}", *(h.rstrip(".") for h in hints)])
 
 
 def _frame(stack: Any) -> tuple[str, int] | None:

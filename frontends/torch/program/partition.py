@@ -249,12 +249,15 @@ class Partition:
         """A call that failed, by eager mode; not where it may have written to an input."""
         if isinstance(error, Cancelled) or self._given and error.code not in _BEFORE:
             raise error
+        logs.log("perf", f"a call ran in torch: {error}")
+        made = self.gm(
+            *args
+        )  # an error of torch says what the caller did, and needs no line of ours
         log.log(
             logging.DEBUG if self._warned else logging.WARNING, "a call stays in torch: %s", error
         )
         self._warned = True
-        logs.log("perf", f"a call ran in torch: {error}")
-        return self.gm(*args)
+        return made
 
     def _run_with(self, given: Sequence[Any]) -> Sequence[Any]:
         """A call, and once more with tensors whose memory has their elements, where some have not."""

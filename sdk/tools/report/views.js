@@ -21,7 +21,7 @@ function kernelRows(run) {
   };
   return card(el("h2", {}, "Time of each kernel"),
     el("p", {class: "note"}, run.totalUs > 0
-      ? `Mean of ${run.runs} runs. The dark part is the bound: the shortest time in which this machine could do the work of the kernel${known ? "." : ", which is not known here."} Click a kernel for its nodes and its code.`
+      ? `Mean of ${run.runs} run${run.runs === 1 ? "" : "s"}. The dark part is the bound: the shortest time in which this machine could do the work of the kernel${known ? "." : ", which is not known here."} Click a kernel for its nodes and its code.`
       : "Nothing was measured. Click a kernel for its nodes and its code."),
     el("div", {class: "row head"}, el("span", {}, "kernel"), el("span", {class: "opt"}, ""), el("span", {class: "n"}, "time"),
       el("span", {class: "n opt"}, "share"), el("span", {class: "n opt"}, "of bound")),

@@ -89,7 +89,7 @@ class Opt {
     Model model(host_);
     if (tenon_code_t code = host_.session->model_load(host_.session->self, str(options_.file),
                                                       nullptr, 0, model.out())) {
-      return report(host_, code);
+      return report(host_, code, advice_on(host_, options_.file));
     }
     Graph frozen(host_);
     if (tenon_code_t code =

@@ -191,10 +191,9 @@ class LoadOptions {
   std::vector<std::pair<std::string, std::string>> texts_;
 };
 
-bool option_refused(const Host& host) {
+bool failed_with(const Host& host, std::string_view id) {
   auto failure = sized<tenon_failure_t>();
-  return host.host->last_failure(host.host->self, &failure) == TENON_OK &&
-         view(failure.id) == "T0793";
+  return host.host->last_failure(host.host->self, &failure) == TENON_OK && view(failure.id) == id;
 }
 
 // The given dims that are no symbols of the model any more.
@@ -236,6 +235,13 @@ int report_broken_dim(const Host& host, const RunOptions& options, const LoadOpt
 }
 }  // namespace
 
+std::string advice_on(const Host& host, std::string_view path) {
+  if (!path.ends_with(".pt2") || !failed_with(host, "T0791")) return "";
+  return "PyTorch reads such files: in Python, with PyTorch, tenon.load(\"" +
+         safe(base_name(std::string(path))) +
+         "\").save(\"model.tpk\") writes a package, which `tenon run` and `tenon bench` take.";
+}
+
 int load(const Host& host, const RunOptions& options, Model& model,
          std::vector<std::string>* fixed) {
   if (int s = refuse_package(options.model)) return s;
@@ -248,14 +254,14 @@ int load(const Host& host, const RunOptions& options, Model& model,
   tenon_code_t code = full.load(host, options, model);
   // Where the format fixes no dims, or has none of that name, they may be sizes of random inputs.
   const bool again =
-      code != TENON_OK && fixed != nullptr && !options.dims.empty() && option_refused(host);
+      code != TENON_OK && fixed != nullptr && !options.dims.empty() && failed_with(host, "T0793");
   if (again) {
     code = plain.load(host, options, model);
   } else if (code != TENON_OK && !options.dims.empty() && status_of(code) == kUsage) {
     if (int s = report_broken_dim(host, options, plain)) return s;
     code = full.load(host, options, model);  // for its failure
   }
-  if (code != TENON_OK) return report(host, code);
+  if (code != TENON_OK) return report(host, code, advice_on(host, options.model));
   std::vector<std::string> all;
   if (!again && !options.dims.empty()) {
     if (int s = dims_taken(host, options, model, fixed != nullptr ? fixed : &all)) return s;

@@ -20,6 +20,8 @@ int check_layers(const Host& host);
 // must be (a model that is not run has no random inputs).
 int load(const Host& host, const RunOptions& options, Model& model,
          std::vector<std::string>* fixed = nullptr);
+// What to do after a load failed, with a file that PyTorch alone reads; empty for others.
+std::string advice_on(const Host& host, std::string_view path);
 // The options of a compilation for `device`. Borrows from both.
 struct SessionOptions {
   std::vector<tenon_key_value_t> pairs;
