@@ -140,9 +140,10 @@ int list(const Options& options) {
 
 // A missing file would otherwise be skipped silently, and so would one that no check reads.
 Error examples_are_read(const RunOptions& options, const tenon::host::Manifest& manifest) {
-  if (!options.examples.empty() && !options.kernel_set && !provides(manifest, "frontend")) {
+  if (!options.examples.empty() && !options.kernel_set && !provides(manifest, "frontend") &&
+      !provides(manifest, "device")) {
     return {"T0004",
-            fmt::format("--example is for frontends and kernel sets, and {} is neither.",
+            fmt::format("--example is for frontends, devices and kernel sets, and {} is none.",
                         quoted(manifest.name)),
             {}};
   }
@@ -229,7 +230,8 @@ int main(int argc, char** argv) {
       ->type_name("FILE");
   app.add_option(
          "--example", options.run.examples,
-         "a file of a frontend's format, or a model that a kernel set is for; may be repeated")
+         "a file of a frontend's format, or a model that a device or a kernel set is for; may be "
+         "repeated")
       ->type_name("FILE");
   app.add_option("--jobs", options.run.jobs, "checks at once")
       ->check(CLI::Range(1u, 256u).description(""))

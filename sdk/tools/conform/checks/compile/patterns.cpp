@@ -1,0 +1,170 @@
+// Group E: what a device claims in the runner's graphs and in the examples, computed as it is and in
+// variations.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sdk/tools/conform/checks/tables.h"
+#include "sdk/tools/conform/fixtures/compile/patterns.h"
+#include "sdk/tools/conform/subject/names.h"
+#include "sdk/tools/conform/subject/session.h"
+
+namespace tenon::conform {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What was computed of one pattern, for the report.
+struct Computed {
+  std::set<std::string> shapes;
+  size_t computed = 0, refused = 0, impossible = 0;
+  double worst = 0;  // the largest difference, as a part of what is allowed
+  bool exact = true;
+};
+
+// How near the results are, as a part of the tolerance.
+void note_tolerance(const std::vector<Named>& got, const std::vector<Named>& expected,
+                    Computed* out) {
+  for (size_t i = 0; i < got.size() && i < expected.size(); ++i) {
+    const double tolerance = tools::default_tolerance(expected[i].tensor.dtype);
+    const tools::Comparison compared =
+        tools::compare(got[i].tensor, expected[i].tensor, tolerance);
+    out->exact = out->exact && compared.difference == 0;
+    if (tolerance > 0 && compared.scale > 0)
+      out->worst = std::max(out->worst, compared.difference / (tolerance * compared.scale));
+  }
+}
+
+// Compiles a claimed graph, runs it between guards, and compares it with the reference.
+Outcome compute(CompileFixture& fixture, OpenDevice& device, const Part& part, const Fill& fill,
+                const std::string& what, Computed* out) {
+  std::vector<Named> expected, got;
+  const std::vector<Named> inputs = part.inputs({}, fill);
+  const std::string shapes = inputs_text(inputs);
+  const std::string where = fmt::format("{}, on {}", what, shapes);
+  if (part.expected(inputs, &expected).verdict != Verdict::kPass) return ++out->impossible, pass();
+  fixture.session().step("compiling " + where);
+  Compiled compiled;
+  const Outcome loaded = fixture.load(device, part, &compiled);
+  CONFORM_EXPECT(loaded.verdict != Verdict::kFail, "{}: {}", where, loaded.text);
+  fixture.session().step("running " + where);
+  for (const unsigned char filler : {0x5a, 0xc3}) {
+    Execution run(fixture, device, part, compiled.executable, {});
+    const Outcome prepared = run.prepare(inputs, filler);
+    if (prepared.verdict == Verdict::kSkip) return ++out->impossible, pass();
+    CONFORM_EXPECT(prepared.verdict == Verdict::kPass, "{}: {}", where, prepared.text);
+    const Outcome ran = run.run();
+    CONFORM_EXPECT(ran.verdict == Verdict::kPass, "{}: {}", where, ran.text);
+    CONFORM_TRY(run.outputs(&got));
+    CONFORM_TRY(same_tensors(got, expected, where));
+    const Outcome kept = run.kept_all();
+    CONFORM_EXPECT(kept.verdict == Verdict::kPass, "{}: {}", where, kept.text);
+  }
+  note_tolerance(got, expected, out);
+  out->shapes.insert(shapes);
+  ++out->computed;
+  return pass();
+}
+
+std::string shapes_text(const Computed& computed) {
+  constexpr size_t kMost = 6;
+  std::string out;
+  size_t shown = 0;
+  for (const std::string& shape : computed.shapes) {
+    if (++shown > kMost) break;
+    out += (out.empty() ? "" : "; ") + shape;
+  }
+  if (computed.shapes.size() > kMost)
+    out += fmt::format("; {} more", computed.shapes.size() - kMost);
+  return out;
+}
+
+// "pattern NAME | FROM | SHAPES | computed | refused | tolerance", which the reports read.
+void report(Session& s, const Pattern& pattern, const Computed& computed) {
+  s.note(fmt::format(
+      "pattern {} | {} | {} | {} | {} | {}", pattern.name, pattern.from, shapes_text(computed),
+      computed.computed, computed.refused,
+      computed.exact ? "exact" : fmt::format("{:.3g} of the tolerance", computed.worst)));
+}
+
+// Each pattern, with as many of its variations as `variations` says.
+Outcome each_pattern(Session& s, bool varied, double seconds) {
+  CompileFixture fixture(s);
+  OpenDevice* device = nullptr;
+  Patterns patterns;
+  CONFORM_TRY(fixture.find());
+  CONFORM_TRY(claimed_patterns(fixture, &patterns));
+  if (patterns.list.empty() && patterns.claims + patterns.alone == 0) {
+    return s.examples().empty() ? not_offered("a claim of several nodes together")
+                                : skipped("the device claims nothing in the examples" + patterns.refused);
+  }
+  if (patterns.list.empty()) return skipped("the host cannot cut out what the device claims");
+  CONFORM_TRY(fixture.open(0, &device));
+  size_t computed = 0, tried = 0, refused = 0;
+  const auto begin = Clock::now();
+  for (const Pattern& pattern : patterns.list) {
+    // As many as there is time for: with a slow compiler, only the first ones.
+    if (std::chrono::duration<double>(Clock::now() - begin).count() > seconds) break;
+    Computed of_one;
+    std::vector<Variation> variations = variations_of(*pattern.part);
+    if (!varied) variations.resize(1);
+    for (const Variation& variation : variations) {
+      std::unique_ptr<Part> made;
+      std::vector<std::unique_ptr<Part>> parts;
+      if (!varied) {
+        CONFORM_TRY(compute(fixture, *device, *pattern.part, variation.fill,
+                            fmt::format("{} of {}", pattern.name, pattern.from), &of_one));
+        continue;
+      }
+      tenon_graph_t* changed =
+          remake(fixture.api().host, pattern.part->graph(), variation.change);
+      if (changed == nullptr) continue;
+      made = std::make_unique<Part>(fixture.api(), changed);
+      CONFORM_TRY(claimed_parts(fixture, *made, &parts));
+      of_one.refused += parts.empty();
+      for (const auto& part : parts) {
+        CONFORM_TRY(compute(fixture, *device, *part, variation.fill,
+                            fmt::format("{} of {}, {}", pattern.name, pattern.from,
+                                        variation.change.name),
+                            &of_one));
+      }
+    }
+    ++tried;
+    computed += of_one.computed;
+    refused += of_one.refused;
+    if (varied) report(s, pattern, of_one);
+  }
+  if (computed == 0) return skipped("the reference computes nothing of what the device claims");
+  const std::string all = fmt::format("{} of {} distinct patterns", tried, patterns.list.size());
+  return {Verdict::kPass, varied ? fmt::format("{}, in {} variations, and {} more were not claimed",
+                                               all, computed, refused)
+                                 : all};
+}
+
+// As they are.
+Outcome patterns_as_they_are(Session& s) {
+  return each_pattern(s, false, 30);
+}
+
+Outcome patterns_varied(Session& s) {
+  return each_pattern(s, true, 40);
+}
+
+constexpr Check kChecks[] = {
+    {"R-E29", "atomic-claims", patterns_as_they_are},
+    {"R-E37", "variations", patterns_varied},
+};
+
+}  // namespace
+
+std::span<const Check> pattern_checks() {
+  return kChecks;
+}
+
+}  // namespace tenon::conform
