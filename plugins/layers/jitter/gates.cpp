@@ -44,9 +44,8 @@ void Gates::open(Item& item) {
 void Gates::run() {
   std::unique_lock lock(mutex_);
   while (!ends_ || !items_.empty()) {
-    const auto next =
-        std::min_element(items_.begin(), items_.end(),
-                         [](const Item& a, const Item& b) { return a.due < b.due; });
+    const auto next = std::min_element(items_.begin(), items_.end(),
+                                       [](const Item& a, const Item& b) { return a.due < b.due; });
     if (next == items_.end()) {
       changed_.wait(lock);
     } else if (!ends_ && next->due > Clock::now()) {

@@ -12,7 +12,8 @@ constexpr uint64_t kPattern = 0x7ffd5ca7e1b39d46;
 constexpr unsigned char kTail = 0xb7;
 constexpr uint64_t kMost = uint64_t{64} << 20;  // longer outputs are not filled
 
-// The first of at least four bytes in a row that still have the pattern; the size if there are none.
+// The first of at least four bytes in a row that still have the pattern; the size if there are
+// none.
 uint64_t first_unwritten(const std::vector<unsigned char>& bytes) {
   const uint64_t whole = bytes.size() / 8 * 8;
   for (uint64_t at = 0; at < whole; at += 4) {
@@ -52,7 +53,8 @@ std::vector<Validator::Filled> Validator::fill_outputs(const Object& executable,
                                                        const tenon_call_t& call) {
   std::vector<Filled> out;
   // With sizes that the execution finds out, not all of an output is written.
-  if (!data_ || device_ == nullptr || call.out_symbol_count != 0 || call.output != nullptr) return out;
+  if (!data_ || device_ == nullptr || call.out_symbol_count != 0 || call.output != nullptr)
+    return out;
   std::optional<KnownNeeds> needs;
   {
     const std::lock_guard lock(objects_.mutex);

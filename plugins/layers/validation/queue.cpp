@@ -95,10 +95,9 @@ void Validator::submitted(const Object& queue, Work work) {
     const std::lock_guard lock(mutex_);
     while (work_.size() >= kWorkKept) {
       const Work& first = work_.front();
-      const bool over =
-          objects_.find(Kind::kFence, first.signal.fence, nullptr, &why) == nullptr ||
-          queue_->fence_query(queue_->self, first.signal.fence, &value) != TENON_OK ||
-          value >= first.signal.value;
+      const bool over = objects_.find(Kind::kFence, first.signal.fence, nullptr, &why) == nullptr ||
+                        queue_->fence_query(queue_->self, first.signal.fence, &value) != TENON_OK ||
+                        value >= first.signal.value;
       if (!over) break;
       work_.pop_front();
     }

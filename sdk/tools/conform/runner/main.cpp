@@ -147,6 +147,16 @@ Error examples_are_read(const RunOptions& options, const tenon::host::Manifest& 
                         quoted(manifest.name)),
             {}};
   }
+  const bool of_device = !options.kernel_set && !provides(manifest, "frontend");
+  const std::vector<Selected> checks = select_checks(options);
+  if (of_device && !options.examples.empty() &&
+      std::none_of(checks.begin(), checks.end(),
+                   [](const Selected& selected) { return selected.group->letter == 'E'; })) {
+    return {"T0004",
+            "the checks of a device that read an --example are those of group E, of level 3, and "
+            "the other options leave them out.",
+            {}};
+  }
   for (const std::string& path : options.examples) {
     if (Error error = check_readable(path); error.failed()) return error;
   }

@@ -1,10 +1,10 @@
-// Group E: what a device claims in the runner's graphs and in the examples, computed as it is and in
-// variations.
+// Group E: what a device claims in the runner's graphs and in the examples, computed as it is and
+// in variations.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -33,8 +33,7 @@ void note_tolerance(const std::vector<Named>& got, const std::vector<Named>& exp
                     Computed* out) {
   for (size_t i = 0; i < got.size() && i < expected.size(); ++i) {
     const double tolerance = tools::default_tolerance(expected[i].tensor.dtype);
-    const tools::Comparison compared =
-        tools::compare(got[i].tensor, expected[i].tensor, tolerance);
+    const tools::Comparison compared = tools::compare(got[i].tensor, expected[i].tensor, tolerance);
     out->exact = out->exact && compared.difference == 0;
     if (tolerance > 0 && compared.scale > 0)
       out->worst = std::max(out->worst, compared.difference / (tolerance * compared.scale));
@@ -93,67 +92,81 @@ void report(Session& s, const Pattern& pattern, const Computed& computed) {
       computed.exact ? "exact" : fmt::format("{:.3g} of the tolerance", computed.worst)));
 }
 
-// Each pattern, with as many of its variations as `variations` says.
-Outcome each_pattern(Session& s, bool varied, double seconds) {
+// One pattern in its variations. A device may refuse a variation: then nothing is computed.
+Outcome vary(CompileFixture& fixture, OpenDevice& device, const Pattern& pattern, Computed* out) {
+  for (const Variation& variation : variations_of(*pattern.part)) {
+    tenon_graph_t* changed = remake(fixture.api().host, pattern.part->graph(), variation.change);
+    if (changed == nullptr) continue;
+    const Part made(fixture.api(), changed);
+    std::vector<std::unique_ptr<Part>> parts;
+    CONFORM_TRY(claimed_parts(fixture, made, &parts));
+    out->refused += parts.empty();
+    const std::string what =
+        fmt::format("{} of {}, {}", pattern.name, pattern.from, variation.change.name);
+    for (const auto& part : parts)
+      CONFORM_TRY(compute(fixture, device, *part, variation.fill, what, out));
+  }
+  return pass();
+}
+
+// Passes if there is a pattern.
+Outcome find_patterns(CompileFixture& fixture, Patterns* out) {
+  const bool examples = !fixture.session().examples().empty();
+  const Outcome found = fixture.find();
+  if (found.verdict == Verdict::kNotOffered && examples)
+    return skipped("the plugin compiles nothing, so that no example is read");
+  CONFORM_TRY(found);
+  CONFORM_TRY(claimed_patterns(fixture, out));
+  if (!out->list.empty()) return pass();
+  if (out->claims + out->alone != 0)
+    return skipped("the host cannot cut out what the device claims");
+  return examples ? skipped("the device claims nothing in the examples" + out->refused)
+                  : not_offered("a claim of several nodes together");
+}
+
+// Calls `check` for each pattern, for as long as there is time: with a slow compiler, only for the
+// first ones.
+using CheckPattern =
+    std::function<Outcome(CompileFixture&, OpenDevice&, const Pattern&, Computed*)>;
+Outcome each_pattern(Session& s, double seconds, const CheckPattern& check) {
   CompileFixture fixture(s);
   OpenDevice* device = nullptr;
   Patterns patterns;
-  CONFORM_TRY(fixture.find());
-  CONFORM_TRY(claimed_patterns(fixture, &patterns));
-  if (patterns.list.empty() && patterns.claims + patterns.alone == 0) {
-    return s.examples().empty() ? not_offered("a claim of several nodes together")
-                                : skipped("the device claims nothing in the examples" + patterns.refused);
-  }
-  if (patterns.list.empty()) return skipped("the host cannot cut out what the device claims");
+  CONFORM_TRY(find_patterns(fixture, &patterns));
   CONFORM_TRY(fixture.open(0, &device));
   size_t computed = 0, tried = 0, refused = 0;
   const auto begin = Clock::now();
   for (const Pattern& pattern : patterns.list) {
-    // As many as there is time for: with a slow compiler, only the first ones.
     if (std::chrono::duration<double>(Clock::now() - begin).count() > seconds) break;
     Computed of_one;
-    std::vector<Variation> variations = variations_of(*pattern.part);
-    if (!varied) variations.resize(1);
-    for (const Variation& variation : variations) {
-      std::unique_ptr<Part> made;
-      std::vector<std::unique_ptr<Part>> parts;
-      if (!varied) {
-        CONFORM_TRY(compute(fixture, *device, *pattern.part, variation.fill,
-                            fmt::format("{} of {}", pattern.name, pattern.from), &of_one));
-        continue;
-      }
-      tenon_graph_t* changed =
-          remake(fixture.api().host, pattern.part->graph(), variation.change);
-      if (changed == nullptr) continue;
-      made = std::make_unique<Part>(fixture.api(), changed);
-      CONFORM_TRY(claimed_parts(fixture, *made, &parts));
-      of_one.refused += parts.empty();
-      for (const auto& part : parts) {
-        CONFORM_TRY(compute(fixture, *device, *part, variation.fill,
-                            fmt::format("{} of {}, {}", pattern.name, pattern.from,
-                                        variation.change.name),
-                            &of_one));
-      }
-    }
+    CONFORM_TRY(check(fixture, *device, pattern, &of_one));
     ++tried;
     computed += of_one.computed;
     refused += of_one.refused;
-    if (varied) report(s, pattern, of_one);
   }
   if (computed == 0) return skipped("the reference computes nothing of what the device claims");
-  const std::string all = fmt::format("{} of {} distinct patterns", tried, patterns.list.size());
-  return {Verdict::kPass, varied ? fmt::format("{}, in {} variations, and {} more were not claimed",
-                                               all, computed, refused)
-                                 : all};
+  return {Verdict::kPass,
+          fmt::format("{} of {} distinct patterns, computed {} times; {} variations not claimed",
+                      tried, patterns.list.size(), computed, refused)};
 }
 
-// As they are.
 Outcome patterns_as_they_are(Session& s) {
-  return each_pattern(s, false, 30);
+  return each_pattern(
+      s, 30,
+      [](CompileFixture& fixture, OpenDevice& device, const Pattern& pattern, Computed* out) {
+        return compute(fixture, device, *pattern.part, fill_normal,
+                       fmt::format("{} of {}", pattern.name, pattern.from), out);
+      });
 }
 
 Outcome patterns_varied(Session& s) {
-  return each_pattern(s, true, 40);
+  return each_pattern(s, 40,
+                      [&s](CompileFixture& fixture, OpenDevice& device, const Pattern& pattern,
+                           Computed* out) -> Outcome {
+                        CONFORM_TRY(vary(fixture, device, pattern, out));
+                        report(s, pattern, *out);
+                        return pass();
+                      });
 }
 
 constexpr Check kChecks[] = {

@@ -41,7 +41,9 @@ struct Below {
   bool remember = true;
   std::string calling;  // the slot that the runner calls through the layer
   // Whether this call is the layer's own, and makes an object of its own.
-  bool makes_own(std::string_view slot) const { return remember && !calling.empty() && calling != slot; }
+  bool makes_own(std::string_view slot) const {
+    return remember && !calling.empty() && calling != slot;
+  }
   alignas(16) unsigned char device_bytes[TENON_LAYER_TABLE_BYTES] = {};
   alignas(16) unsigned char queue_bytes[TENON_LAYER_TABLE_BYTES] = {};
   tenon_interface_t interfaces[3] = {};
@@ -421,8 +423,8 @@ std::vector<Call> calls_of(Attached& a) {
   return calls;
 }
 
-// The call arrives below once, as it was. The layer may add waits to work, and make calls of its own
-// on objects that it made.
+// The call arrives below once, as it was. The layer may add waits to work, and make calls of its
+// own on objects that it made.
 Outcome arrived_once(Below& below, const Call& call) {
   const std::lock_guard lock(below.mutex);
   std::vector<Below::Seen> same;
