@@ -51,6 +51,7 @@ BUGS = {
 LAYERS = {
     "nowait": ("jitter", "R-D03 is broken by the plugin"),
     "tail": ("validation:data=1", "R-E11 is broken by the plugin"),
+    "race": ("validation:again=1", "R-E13 is broken by the plugin"),
 }
 
 NET = """tenon.tir 1
@@ -141,7 +142,9 @@ class Bench:
         names = ("net.tir", "quantised.tir") if "E." in str(more) or not more else ()
         examples = [f"--example={self.folder / name}" for name in names]
         manifest = self.folder / "npu.plugin.json"
-        done = self.run(bug, "conform", manifest, *examples, "--json", report, *more)
+        page = report.with_suffix(".html")
+        reports = ("--json", report, "--html", page)
+        done = self.run(bug, "conform", manifest, *examples, *reports, *more)
         found = json.loads(report.read_text()) if report.exists() else {"checks": []}
         return {c["check"]: c for c in found["checks"]}, found, done.stdout + done.stderr
 
@@ -183,6 +186,11 @@ class Bench:
         few = [p for p in patterns if not 10 <= int(p["computed"]) <= 24]
         if len(patterns) != 4 or few:
             return f"there are 4 patterns, each in 10 to 24 variations: {patterns}"
+        page = (self.folder / "right.html").read_text()
+        order = ["npu 0.1.0: ", "What was computed", patterns[0]["inputs"], "What the words mean"]
+        places = [page.find(text) for text in order]
+        if -1 in places or places != sorted(places):
+            return f"the page has {order} at {places}"
         print(f"the right NPU: {len(found)} checks in {report['seconds']:.0f} s")
         return ""
 

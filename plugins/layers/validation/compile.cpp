@@ -512,11 +512,15 @@ tenon_code_t Validator::execute(tenon_executable_t* executable, const tenon_call
   --e->running;
   if (d != nullptr) note_lost(*d, "execute", code);
   if (code != TENON_OK && q != nullptr) check_unsignalled("R-E16", "execute", call->signal);
-  if (code == TENON_OK && q == nullptr) check_filled(*e, filled);
+  if (code == TENON_OK && q == nullptr) {
+    check_filled(*e, filled);
+    if (const std::optional<Again> same = again(e, full)) check_again(*same);
+  }
   if (code == TENON_OK && q != nullptr) {
     Work work = {.used = std::move(used), .signal = call->signal, .slot = "execute"};
     work.waits = points_of(call->waits, call->wait_count);
     work.filled = std::move(filled);
+    work.again = again(e, full);
     submitted(*q, std::move(work));
   }
   return code;

@@ -137,21 +137,25 @@ void Validator::check_work(const Work& work) {
     }
   }
   // Later work may write the same buffers.
+  const auto written_later = [&](const tenon_span_t& span) {
+    return std::any_of(work_.begin(), work_.end(), [&](const Work& other) {
+      return !other.seen &&
+             std::any_of(other.used.begin(), other.used.end(), [&](const Used& used) {
+               return used.written && used.object->handle == span.buffer;
+             });
+    });
+  };
   std::vector<Filled> filled = work.filled;
+  bool inputs_stay = work.again.has_value();
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(filled, [&](const Filled& output) {
-      return std::any_of(work_.begin(), work_.end(), [&](const Work& other) {
-        if (other.signal.fence == work.signal.fence && other.signal.value == work.signal.value)
-          return false;
-        return std::any_of(other.used.begin(), other.used.end(), [&](const Used& used) {
-          return used.written && !other.seen && used.object->handle == output.span.buffer;
-        });
-      });
-    });
+    std::erase_if(filled, [&](const Filled& output) { return written_later(output.span); });
+    for (size_t i = 0; inputs_stay && i < work.again->inputs.size(); ++i)
+      inputs_stay = !written_later(work.again->inputs[i]);
   }
   const ObjectRef queue = objects_.find(Kind::kQueue, work.queue, nullptr, &why);
   if (queue != nullptr) check_filled(*queue, filled);
+  if (inputs_stay) check_again(*work.again);
 }
 
 bool Validator::check_points(std::string_view slot, const tenon_fence_point_t* waits,

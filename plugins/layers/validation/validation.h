@@ -79,6 +79,14 @@ class Validator {
     tenon_span_t span;
     uint64_t size_bytes;
   };
+  // An execution that is to be done again.
+  struct Again {
+    ObjectRef executable;
+    std::vector<int64_t> symbols;
+    KnownNeeds needs;
+    std::vector<tenon_span_t> inputs;
+  };
+  struct OwnCall;
   struct Work {
     const tenon_device_t* device;
     const tenon_queue_t* queue;
@@ -87,6 +95,7 @@ class Validator {
     std::string_view slot;
     std::vector<tenon_fence_point_t> waits;
     std::vector<Filled> filled;
+    std::optional<Again> again;
     bool must_fail = false;  // a copy that leaves a buffer
     bool seen = false;       // its signal was seen to be good, and checked
   };
@@ -170,6 +179,14 @@ class Validator {
   bool fill(const Object& executable, const tenon_call_t& call, const Filled& output);
   // of: an object of the device, such as the executable.
   void check_filled(const Object& of, std::span<const Filled> outputs);
+
+  // ---- executions done again, with the option again: again.cpp
+  std::optional<Again> again(const ObjectRef& executable, const tenon_call_t& call);
+  void check_again(const Again& of);
+  bool gives_same_bits(const Object& device);
+  bool make_own(const Again& of, OwnCall* out);
+  bool run_own(const Again& of, OwnCall* own);
+  void free_own(const Again& of, const OwnCall& own);
 
   // ---- tenon.compile/1: compile.cpp
   void attach_compile(LayerSubject& subject);
@@ -304,7 +321,7 @@ class Validator {
 
   std::unique_ptr<Report> report_;
   Objects objects_;
-  bool data_ = false;
+  bool data_ = false, again_ = false;
   const tenon_device_api_t* device_ = nullptr;
   const tenon_queue_api_t* queue_ = nullptr;
   const tenon_compile_api_t* compile_ = nullptr;

@@ -40,11 +40,13 @@ void note_tolerance(const std::vector<Named>& got, const std::vector<Named>& exp
   }
 }
 
-// Compiles a claimed graph, runs it between guards, and compares it with the reference.
+// Compiles a claimed graph, runs it between guards, and compares it with the reference. Each
+// symbolic size is `size`.
 Outcome compute(CompileFixture& fixture, OpenDevice& device, const Part& part, const Fill& fill,
-                const std::string& what, Computed* out) {
+                int64_t size, const std::string& what, Computed* out) {
   std::vector<Named> expected, got;
-  const std::vector<Named> inputs = part.inputs({}, fill);
+  const std::vector<int64_t> symbols(part.main().symbol_count, size);
+  const std::vector<Named> inputs = part.inputs(symbols, fill);
   const std::string shapes = inputs_text(inputs);
   const std::string where = fmt::format("{}, on {}", what, shapes);
   if (part.expected(inputs, &expected).verdict != Verdict::kPass) return ++out->impossible, pass();
@@ -54,7 +56,7 @@ Outcome compute(CompileFixture& fixture, OpenDevice& device, const Part& part, c
   CONFORM_EXPECT(loaded.verdict != Verdict::kFail, "{}: {}", where, loaded.text);
   fixture.session().step("running " + where);
   for (const unsigned char filler : {0x5a, 0xc3}) {
-    Execution run(fixture, device, part, compiled.executable, {});
+    Execution run(fixture, device, part, compiled.executable, symbols);
     const Outcome prepared = run.prepare(inputs, filler);
     if (prepared.verdict == Verdict::kSkip) return ++out->impossible, pass();
     CONFORM_EXPECT(prepared.verdict == Verdict::kPass, "{}: {}", where, prepared.text);
@@ -92,8 +94,22 @@ void report(Session& s, const Pattern& pattern, const Computed& computed) {
       computed.exact ? "exact" : fmt::format("{:.3g} of the tolerance", computed.worst)));
 }
 
+constexpr int64_t kUsualSize = 3;
+
+// A pattern with symbolic sizes, at several of them.
+Outcome vary_sizes(CompileFixture& fixture, OpenDevice& device, const Pattern& pattern,
+                   Computed* out) {
+  for (const int64_t size : {1, 2, 3, 8, 17, 67}) {
+    CONFORM_TRY(compute(
+        fixture, device, *pattern.part, fill_normal, size,
+        fmt::format("{} of {}, with symbolic sizes of {}", pattern.name, pattern.from, size), out));
+  }
+  return pass();
+}
+
 // One pattern in its variations. A device may refuse a variation: then nothing is computed.
 Outcome vary(CompileFixture& fixture, OpenDevice& device, const Pattern& pattern, Computed* out) {
+  if (pattern.part->main().symbol_count != 0) return vary_sizes(fixture, device, pattern, out);
   for (const Variation& variation : variations_of(*pattern.part)) {
     tenon_graph_t* changed = remake(fixture.api().host, pattern.part->graph(), variation.change);
     if (changed == nullptr) continue;
@@ -104,7 +120,7 @@ Outcome vary(CompileFixture& fixture, OpenDevice& device, const Pattern& pattern
     const std::string what =
         fmt::format("{} of {}, {}", pattern.name, pattern.from, variation.change.name);
     for (const auto& part : parts)
-      CONFORM_TRY(compute(fixture, device, *part, variation.fill, what, out));
+      CONFORM_TRY(compute(fixture, device, *part, variation.fill, kUsualSize, what, out));
   }
   return pass();
 }
@@ -154,7 +170,7 @@ Outcome patterns_as_they_are(Session& s) {
   return each_pattern(
       s, 30,
       [](CompileFixture& fixture, OpenDevice& device, const Pattern& pattern, Computed* out) {
-        return compute(fixture, device, *pattern.part, fill_normal,
+        return compute(fixture, device, *pattern.part, fill_normal, kUsualSize,
                        fmt::format("{} of {}", pattern.name, pattern.from), out);
       });
 }
