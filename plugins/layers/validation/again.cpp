@@ -74,8 +74,7 @@ bool Validator::run_own(const Again& of, OwnCall* own) {
   call.inputs = of.inputs.data();
   call.outputs = own->outputs.data();
   call.workspace = own->workspace;
-  auto* executable =
-      static_cast<tenon_executable_t*>(const_cast<void*>(of.executable->handle));
+  auto* executable = static_cast<tenon_executable_t*>(const_cast<void*>(of.executable->handle));
   if (compile_->execute(compile_->self, executable, &call) != TENON_OK) return false;
   own->got.resize(own->outputs.size());
   for (size_t i = 0; i < own->outputs.size(); ++i) {
@@ -132,8 +131,10 @@ void Validator::check_again(const Again& of) {
   free_own(of, alone);
   if (differs != SIZE_MAX)
     broken("R-E13", "execute",
-           cat("of ", kAtOnce, " executions at once, each with buffers of its own, one gives "
-               "another output ", differs.load(), " than it gives alone"));
+           cat("of ", kAtOnce,
+               " executions at once, each with buffers of its own, one gives "
+               "another output ",
+               differs.load(), " than it gives alone"));
 }
 
 }  // namespace tenon::validation
