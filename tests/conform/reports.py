@@ -173,11 +173,14 @@ def main():
             ["--limit", "inf"],
             ["--limit", "0"],
             ["--example", folder / "absent"],
-            ["--example", manifest],
+            ["--example", manifest],  # which no check chosen here reads
             ["--json", "-", "--html", "-"],
         ):
             code, text = run("--filter", "C.count", *wrong)
             want(code == 2 and "error: T0" in text, f"{wrong}:\n{text}")
+        # A device without a compiler reads no example, and says so.
+        code, text = run("--filter", "E.atomic-claims", "--example", manifest)
+        want("no example is read" in text, f"an example for a device without a compiler:\n{text}")
         for more in (["--filter", "C.count"], ["--list"]):
             with open("/dev/full", "w") as full:
                 done = subprocess.run(

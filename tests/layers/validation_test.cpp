@@ -298,6 +298,7 @@ struct Device {
     return fence_of(fence).value = value, TENON_OK;
   }
   static tenon_code_t fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t) {
+    if (is(self, "good_after_failed") && value == 1) return refuse(TENON_ABORTED);
     return fence_of(fence).value >= value || is(self, "returns_early")
                ? TENON_OK
                : refuse(TENON_DEADLINE_EXCEEDED);
@@ -458,6 +459,47 @@ class ValidationTest : public testing::Test {
   tenon_fence_t* fence_ = nullptr;
   tenon_executable_t* executable_ = nullptr;
 };
+
+// The device of this test ignores waits: it has done all when a submission returns.
+TEST_F(ValidationTest, SignalBeforeAWait) {
+  open_queue();
+  tenon_fence_t* gate = nullptr;
+  ASSERT_EQ(q_->fence_create(q_->self, device_, 0, &gate), TENON_OK);
+  const tenon_fence_point_t wait = {gate, 1};
+  tenon_copy_t c = copy_of(TENON_COPY_FILL, 4);
+  c.to = alloc(64);
+  c.pattern_bytes = 1;
+  EXPECT_EQ(q_->copy_async(q_->self, queue_, &c, &wait, 1, {fence_, 4}), TENON_OK);
+  expect({"R-D03"});
+  EXPECT_NE(g_text.find("its signal 4 was made, and 1 of the fence"), std::string::npos) << g_text;
+  g_broken.clear();
+  EXPECT_EQ(q_->fence_signal(q_->self, gate, 1), TENON_OK);
+  EXPECT_EQ(q_->copy_async(q_->self, queue_, &c, &wait, 1, {fence_, 5}), TENON_OK);
+  expect({});
+}
+
+TEST_F(ValidationTest, GoodAfterFailedWork) {
+  open_queue();
+  tenon_fence_t* failed = nullptr;
+  ASSERT_EQ(q_->fence_create(q_->self, device_, 0, &failed), TENON_OK);
+  b_.wrong = "good_after_failed";
+  const tenon_fence_point_t wait = {failed, 1};
+  tenon_copy_t c = copy_of(TENON_COPY_FILL, 4);
+  c.to = alloc(64);
+  c.pattern_bytes = 1;
+  EXPECT_EQ(q_->copy_async(q_->self, queue_, &c, &wait, 1, {fence_, 4}), TENON_OK);
+  expect({"R-D17"});
+}
+
+TEST_F(ValidationTest, GoodBeyondABuffer) {
+  open_queue();
+  tenon_copy_t c = copy_of(TENON_COPY_FILL, 4);
+  c.to = alloc(64);
+  c.to_offset_bytes = 62;
+  c.pattern_bytes = 1;
+  EXPECT_EQ(q_->copy_async(q_->self, queue_, &c, nullptr, 0, {fence_, 4}), TENON_OK);
+  expect({"R-M07", "R-D10"});
+}
 
 TEST_F(ValidationTest, RightUseIsSilent) {
   load();

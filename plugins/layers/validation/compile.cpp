@@ -506,12 +506,23 @@ tenon_code_t Validator::execute(tenon_executable_t* executable, const tenon_call
   AskedOutput asked{d.get(), full};
   tenon_call_t passed = full;
   if (full.output != nullptr) passed.output_self = &asked, passed.output = AskedOutput::give;
+  std::vector<Filled> filled = fill_outputs(*e, full);
   const tenon_code_t code =
       ask("execute", [&] { return compile_->execute(compile_->self, executable, &passed); });
   --e->running;
   if (d != nullptr) note_lost(*d, "execute", code);
   if (code != TENON_OK && q != nullptr) check_unsignalled("R-E16", "execute", call->signal);
-  if (code == TENON_OK && q != nullptr) submitted(*q, std::move(used), call->signal);
+  if (code == TENON_OK && q == nullptr) {
+    check_filled(*e, filled);
+    if (const std::optional<Again> same = again(e, full)) check_again(*same);
+  }
+  if (code == TENON_OK && q != nullptr) {
+    Work work = {.used = std::move(used), .signal = call->signal, .slot = "execute"};
+    work.waits = points_of(call->waits, call->wait_count);
+    work.filled = std::move(filled);
+    work.again = again(e, full);
+    submitted(*q, std::move(work));
+  }
   return code;
 }
 

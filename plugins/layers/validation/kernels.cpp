@@ -144,7 +144,11 @@ tenon_code_t Validator::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* a
   --k->running;
   if (d != nullptr) note_lost(*d, "run", code);
   if (code != TENON_OK && q != nullptr) check_unsignalled("R-E16", "run", args->signal);
-  if (code == TENON_OK && q != nullptr) submitted(*q, std::move(used), args->signal);
+  if (code == TENON_OK && q != nullptr) {
+    Work work = {.used = std::move(used), .signal = args->signal, .slot = "run"};
+    work.waits = points_of(args->waits, args->wait_count);
+    submitted(*q, std::move(work));
+  }
   return code;
 }
 

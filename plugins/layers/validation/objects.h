@@ -65,6 +65,7 @@ struct Object {
   std::string target;
   // executables
   std::map<std::vector<int64_t>, KnownNeeds> needs;
+  uint32_t again = 0;  // how often the layer executed it again
   std::atomic<uint32_t> running = 0;
 };
 using ObjectRef = std::shared_ptr<Object>;

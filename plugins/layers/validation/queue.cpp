@@ -17,6 +17,14 @@ uint64_t now_ns() {
 
 }  // namespace
 
+std::vector<tenon_fence_point_t> points_of(const tenon_fence_point_t* points, uint32_t count) {
+  std::vector<tenon_fence_point_t> out;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (points[i].fence != nullptr) out.push_back(points[i]);
+  }
+  return out;
+}
+
 void Validator::attach_queue(LayerSubject& subject) {
   if ((queue_ = subject.next<tenon_queue_api_t>(TENON_QUEUE_ID)) == nullptr) return;
   tenon_queue_api_t& t = queue_table_;
@@ -72,25 +80,82 @@ void Validator::forget_work_of(const tenon_device_t* device, const tenon_queue_t
   });
 }
 
-void Validator::submitted(const Object& queue, std::vector<Used> used, tenon_fence_point_t signal) {
+void Validator::submitted(const Object& queue, Work work) {
   std::string why;
+  const tenon_fence_point_t signal = work.signal;
   if (const ObjectRef fence = objects_.find(Kind::kFence, signal.fence, nullptr, &why)) {
     const std::lock_guard lock(objects_.mutex);
     fence->promised = std::max(fence->promised, signal.value);
   }
-  const std::lock_guard lock(mutex_);
-  while (work_.size() >= kWorkKept) {
-    uint64_t value = 0;
-    const Work& first = work_.front();
-    const bool over = objects_.find(Kind::kFence, first.signal.fence, nullptr, &why) == nullptr ||
-                      queue_->fence_query(queue_->self, first.signal.fence, &value) != TENON_OK ||
-                      value >= first.signal.value;
-    if (!over) break;
-    work_.pop_front();
+  if (signal.fence == nullptr) return;
+  work.device = queue.device;
+  work.queue = static_cast<const tenon_queue_t*>(queue.handle);
+  uint64_t value = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    while (work_.size() >= kWorkKept) {
+      const Work& first = work_.front();
+      const bool over = objects_.find(Kind::kFence, first.signal.fence, nullptr, &why) == nullptr ||
+                        queue_->fence_query(queue_->self, first.signal.fence, &value) != TENON_OK ||
+                        value >= first.signal.value;
+      if (!over) break;
+      work_.pop_front();
+    }
+    work_.push_back(std::move(work));
   }
-  if (signal.fence != nullptr)
-    work_.push_back(
-        {queue.device, static_cast<const tenon_queue_t*>(queue.handle), std::move(used), signal});
+  // A device that does not wait may be done already.
+  if (queue_->fence_query(queue_->self, signal.fence, &value) == TENON_OK)
+    check_signalled(signal.fence, value);
+}
+
+void Validator::check_signalled(tenon_fence_t* fence, uint64_t value) {
+  std::vector<Work> over;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Work& work : work_) {
+      if (work.seen || work.signal.fence != fence || work.signal.value > value) continue;
+      work.seen = true;
+      over.push_back(work);
+    }
+  }
+  for (const Work& work : over) check_work(work);
+}
+
+void Validator::check_work(const Work& work) {
+  std::string why;
+  const std::string signal = cat("its signal ", work.signal.value, " was made, and ");
+  if (work.must_fail)
+    broken("R-D10", work.slot, signal + "it copies beyond a buffer, so that it cannot succeed");
+  for (const tenon_fence_point_t& wait : work.waits) {
+    if (objects_.find(Kind::kFence, wait.fence, nullptr, &why) == nullptr) continue;
+    const tenon_code_t code = queue_->fence_wait(queue_->self, wait.fence, wait.value, 0);
+    const std::string point = cat(wait.value, " of the fence ", hex(wait.fence));
+    if (code == TENON_DEADLINE_EXCEEDED) {
+      broken("R-D03", work.slot, signal + cat(point, ", which it waits for, is not reached"));
+    } else if (code != TENON_OK && code != TENON_DEVICE_LOST) {
+      broken("R-D17", work.slot, signal + cat(point, ", which it waits for, failed with ", code));
+    }
+  }
+  // Later work may write the same buffers.
+  const auto written_later = [&](const tenon_span_t& span) {
+    return std::any_of(work_.begin(), work_.end(), [&](const Work& other) {
+      return !other.seen &&
+             std::any_of(other.used.begin(), other.used.end(), [&](const Used& used) {
+               return used.written && used.object->handle == span.buffer;
+             });
+    });
+  };
+  std::vector<Filled> filled = work.filled;
+  bool inputs_stay = work.again.has_value();
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(filled, [&](const Filled& output) { return written_later(output.span); });
+    for (size_t i = 0; inputs_stay && i < work.again->inputs.size(); ++i)
+      inputs_stay = !written_later(work.again->inputs[i]);
+  }
+  const ObjectRef queue = objects_.find(Kind::kQueue, work.queue, nullptr, &why);
+  if (queue != nullptr) check_filled(*queue, filled);
+  if (inputs_stay) check_again(*work.again);
 }
 
 bool Validator::check_points(std::string_view slot, const tenon_fence_point_t* waits,
@@ -174,13 +239,18 @@ tenon_code_t Validator::copy_async(tenon_queue_t* queue, const tenon_copy_t* c,
     check_unsignalled("R-D12", "copy_async", signal);
     return code;
   }
-  std::vector<Used> used;
+  Work work = {.signal = signal, .slot = "copy_async", .waits = points_of(waits, wait_count)};
   std::string why;
-  if (ObjectRef read = objects_.find(Kind::kBuffer, c->from, from_device->device, &why))
-    used.push_back({std::move(read), false});
-  if (ObjectRef written = objects_.find(Kind::kBuffer, c->to, q->device, &why))
-    used.push_back({std::move(written), true});
-  submitted(*q, std::move(used), signal);
+  const auto use = [&](const tenon_buffer_t* buffer, tenon_device_t* device, uint64_t offset,
+                       bool writes) {
+    ObjectRef object = objects_.find(Kind::kBuffer, buffer, device, &why);
+    if (object == nullptr) return;
+    work.must_fail |= offset > object->size_bytes || c->length_bytes > object->size_bytes - offset;
+    work.used.push_back({std::move(object), writes});
+  };
+  use(c->from, from_device->device, c->from_offset_bytes, false);
+  use(c->to, q->device, c->to_offset_bytes, true);
+  submitted(*q, std::move(work));
   return code;
 }
 
@@ -259,12 +329,15 @@ tenon_code_t Validator::fence_query(tenon_fence_t* fence, uint64_t* out) {
     f->failed = true;
     return code;
   }
-  const std::lock_guard lock(objects_.mutex);
-  if (*out < least) broken("R-D05", "fence_query", cat("it gives ", *out, " after ", least));
-  if (*out > f->promised)
-    broken("R-D06", "fence_query",
-           cat("it gives ", *out, ", but the highest value to be signalled is ", f->promised));
-  f->seen = std::max(f->seen, *out);
+  {
+    const std::lock_guard lock(objects_.mutex);
+    if (*out < least) broken("R-D05", "fence_query", cat("it gives ", *out, " after ", least));
+    if (*out > f->promised)
+      broken("R-D06", "fence_query",
+             cat("it gives ", *out, ", but the highest value to be signalled is ", f->promised));
+    f->seen = std::max(f->seen, *out);
+  }
+  check_signalled(fence, *out);
   return code;
 }
 
@@ -304,6 +377,7 @@ tenon_code_t Validator::fence_wait(tenon_fence_t* fence, uint64_t value, uint64_
     const std::lock_guard lock(objects_.mutex);
     f->seen = std::max(f->seen, now);
   }
+  check_signalled(fence, value);
   return code;
 }
 

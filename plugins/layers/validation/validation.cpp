@@ -90,12 +90,14 @@ Validator::Inside::~Inside() {
 }
 
 Status Validator::attach(LayerSubject& subject) {
-  uint64_t most = 10, aborts = 0, data = 0;
+  uint64_t most = 10, aborts = 0, data = 0, again = 0;
   TENON_TRY(subject.number("most", &most));
   TENON_TRY(subject.number("abort", &aborts));
   TENON_TRY(subject.number("data", &data));
+  TENON_TRY(subject.number("again", &again));
   TENON_TRY(subject.options_done());
   data_ = data != 0;
+  again_ = again != 0;
   report_ = std::make_unique<Report>(subject.plugin(), most, aborts != 0);
   attach_device(subject);
   attach_queue(subject);

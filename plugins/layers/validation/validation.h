@@ -11,6 +11,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <span>
 
 #include "objects.h"
 #include "report.h"
@@ -63,12 +64,42 @@ Record whole(const Record& given) {
   return record;
 }
 
+// The points of a submission that name a fence.
+std::vector<tenon_fence_point_t> points_of(const tenon_fence_point_t* points, uint32_t count);
+
 class Validator {
  public:
   Status attach(LayerSubject& subject);
   static Status shutdown();
 
  private:
+  // An output that was filled before an execution.
+  struct Filled {
+    uint32_t index;
+    tenon_span_t span;
+    uint64_t size_bytes;
+  };
+  // An execution that is to be done again.
+  struct Again {
+    ObjectRef executable;
+    std::vector<int64_t> symbols;
+    KnownNeeds needs;
+    std::vector<tenon_span_t> inputs;
+  };
+  struct OwnCall;
+  struct Work {
+    const tenon_device_t* device;
+    const tenon_queue_t* queue;
+    std::vector<Used> used;
+    tenon_fence_point_t signal;
+    std::string_view slot;
+    std::vector<tenon_fence_point_t> waits;
+    std::vector<Filled> filled;
+    std::optional<Again> again;
+    bool must_fail = false;  // a copy that leaves a buffer
+    bool seen = false;       // its signal was seen to be good, and checked
+  };
+
   // ---- tenon.device/1: device.cpp
   void attach_device(LayerSubject& subject);
   tenon_code_t count(uint32_t* out);
@@ -129,7 +160,11 @@ class Validator {
   // forwarded.
   bool check_points(std::string_view slot, const tenon_fence_point_t* waits, uint32_t wait_count,
                     tenon_fence_point_t signal);
-  void submitted(const Object& queue, std::vector<Used> used, tenon_fence_point_t signal);
+  void submitted(const Object& queue, Work work);
+  // The fence is at `value`, and good: what work with a signal up to it waited for must be reached,
+  // and its outputs written.
+  void check_signalled(tenon_fence_t* fence, uint64_t value);
+  void check_work(const Work& work);
   void check_unsignalled(std::string_view requirement, std::string_view slot,
                          tenon_fence_point_t signal);
   // Whether submitted work in flight refers to an object or, if `written`, writes it.
@@ -138,6 +173,20 @@ class Validator {
   void check_waited(std::string_view slot, const ObjectRef& buffer, bool writes,
                     std::string_view what);
   void forget_work_of(const tenon_device_t* device, const tenon_queue_t* queue);
+
+  // ---- outputs that are not written, with the option data: outputs.cpp
+  std::vector<Filled> fill_outputs(const Object& executable, const tenon_call_t& call);
+  bool fill(const Object& executable, const tenon_call_t& call, const Filled& output);
+  // of: an object of the device, such as the executable.
+  void check_filled(const Object& of, std::span<const Filled> outputs);
+
+  // ---- executions done again, with the option again: again.cpp
+  std::optional<Again> again(const ObjectRef& executable, const tenon_call_t& call);
+  void check_again(const Again& of);
+  bool gives_same_bits(const Object& device);
+  bool make_own(const Again& of, OwnCall* out);
+  bool run_own(const Again& of, OwnCall* own);
+  void free_own(const Again& of, const OwnCall& own);
 
   // ---- tenon.compile/1: compile.cpp
   void attach_compile(LayerSubject& subject);
@@ -262,12 +311,6 @@ class Validator {
                   device != nullptr && device->threading == TENON_THREADING_SERIAL);
   }
 
-  struct Work {
-    const tenon_device_t* device;
-    const tenon_queue_t* queue;
-    std::vector<Used> used;
-    tenon_fence_point_t signal;
-  };
   // Sits between an execution and the host, when the execution asks for an output.
   struct AskedOutput {
     const Object* device;
@@ -278,7 +321,7 @@ class Validator {
 
   std::unique_ptr<Report> report_;
   Objects objects_;
-  bool data_ = false;
+  bool data_ = false, again_ = false;
   const tenon_device_api_t* device_ = nullptr;
   const tenon_queue_api_t* queue_ = nullptr;
   const tenon_compile_api_t* compile_ = nullptr;

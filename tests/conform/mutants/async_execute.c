@@ -172,6 +172,7 @@ static void run_node(tenon_executable_t* exe, const value_t* node, const float* 
       __atomic_load_n(&together, __ATOMIC_RELAXED) > 1)
     ((unsigned char*)out)[0] ^= 1;
   if (is("wrong_everywhere") && count != 0) out[0] += 1;
+  if (is("wrong_for_few_columns") && count % 8 != 0) out[0] += 1;
   if (count != 0 && is("unsteady")) out[0] *= 1 + 1e-6f * (float)++exe->runs;
   if (count != 0 && is("threads_matter") && threads->count(threads->self) > 1)
     out[0] = nextafterf(out[0], 1e30f);

@@ -6,6 +6,7 @@
 #include <fenv.h>
 #include <locale.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,7 +135,9 @@ static void mutate_record(void) {
   if (is("other_abi")) plugin.abi = 7;
   if (is("later_abi")) plugin.abi = (TENON_ABI_MAJOR << 16) | (TENON_ABI_MINOR + 1);
   if (is("long_table")) device_api.size_bytes = sizeof device_api + 8;
-  if (is("short_table")) device_api.size_bytes = sizeof device_api - 8;
+  if (is("short_table")) device_api.size_bytes = offsetof(tenon_device_api_t, copy);
+  if (is("required_slots_alone"))
+    device_api.size_bytes = offsetof(tenon_device_api_t, copy) + sizeof(void*);
   if (is("no_stride")) plugin.interface_bytes = 0;
   if (is("long_record_size")) plugin.size_bytes = sizeof plugin + 8;
   if (is("null_slot")) device_api.copy = NULL;

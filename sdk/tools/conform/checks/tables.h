@@ -25,6 +25,7 @@ std::span<const Check> queue_copy_checks();
 std::span<const Check> queue_native_checks();
 // E, compile/
 std::span<const Check> compile_checks();  // compile.cpp, including those of every other file there
+std::span<const Check> pattern_checks();
 std::span<const Check> claim_checks();
 std::span<const Check> artifact_checks();
 std::span<const Check> packed_checks();

@@ -140,10 +140,21 @@ int list(const Options& options) {
 
 // A missing file would otherwise be skipped silently, and so would one that no check reads.
 Error examples_are_read(const RunOptions& options, const tenon::host::Manifest& manifest) {
-  if (!options.examples.empty() && !options.kernel_set && !provides(manifest, "frontend")) {
+  if (!options.examples.empty() && !options.kernel_set && !provides(manifest, "frontend") &&
+      !provides(manifest, "device")) {
     return {"T0004",
-            fmt::format("--example is for frontends and kernel sets, and {} is neither.",
+            fmt::format("--example is for frontends, devices and kernel sets, and {} is none.",
                         quoted(manifest.name)),
+            {}};
+  }
+  const bool of_device = !options.kernel_set && !provides(manifest, "frontend");
+  const std::vector<Selected> checks = select_checks(options);
+  if (of_device && !options.examples.empty() &&
+      std::none_of(checks.begin(), checks.end(),
+                   [](const Selected& selected) { return selected.group->letter == 'E'; })) {
+    return {"T0004",
+            "the checks of a device that read an --example are those of group E, of level 3, and "
+            "the other options leave them out.",
             {}};
   }
   for (const std::string& path : options.examples) {
@@ -229,7 +240,8 @@ int main(int argc, char** argv) {
       ->type_name("FILE");
   app.add_option(
          "--example", options.run.examples,
-         "a file of a frontend's format, or a model that a kernel set is for; may be repeated")
+         "a file of a frontend's format, or a model that a device or a kernel set is for; may be "
+         "repeated")
       ->type_name("FILE");
   app.add_option("--jobs", options.run.jobs, "checks at once")
       ->check(CLI::Range(1u, 256u).description(""))

@@ -135,6 +135,40 @@ KernelTable kernels_of(const RunRecord& record) {
   return table;
 }
 
+// What was computed of one pattern that the device claims, as E.variations notes it.
+struct PatternRow {
+  std::string ops, from, inputs, computed, not_claimed, tolerance;
+};
+std::vector<PatternRow> patterns_of(const RunRecord& record) {
+  std::vector<PatternRow> rows;
+  for (const Finding& f : record.findings) {
+    for (const std::string& note : f.notes) {
+      const std::vector<std::string_view> parts = split(note, '|');
+      if (!note.starts_with("pattern ") || parts.size() != 6) continue;
+      const auto part = [&](size_t i) { return std::string(trim(parts[i])); };
+      rows.push_back({part(0).substr(8), part(1), part(2), part(3), part(4), part(5)});
+    }
+  }
+  return rows;
+}
+
+std::string patterns_html(const RunRecord& record) {
+  const std::vector<PatternRow> rows = patterns_of(record);
+  if (rows.empty()) return "";
+  std::string text =
+      "<h2>What was computed</h2>\n<p>Each distinct pattern that the device claims, in variations "
+      "of sizes, strides, constants and element types, and compared with the reference. What it "
+      "does not claim in a variation runs elsewhere.</p>\n<table><tr><th>Pattern</th><th>From</th>"
+      "<th>Inputs</th><th>Computed</th><th>Not claimed</th><th>Largest difference</th></tr>\n";
+  for (const PatternRow& row : rows) {
+    text +=
+        fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                    escaped(row.ops), escaped(row.from), escaped(row.inputs), escaped(row.computed),
+                    escaped(row.not_claimed), escaped(row.tolerance));
+  }
+  return text + "</table>\n";
+}
+
 // Rows are ops, columns element types in the order of the ABI.
 std::string kernel_rows(const KernelTable& table) {
   std::vector<std::string> dtypes;
@@ -208,6 +242,7 @@ std::string verdict_text(const RunRecord& record) {
   std::string text = record.reached.level == 0
                          ? "no level was reached"
                          : fmt::format("level {} was reached", record.reached.level);
+  if (record.reached.of_patterns) text += ", as a device that takes patterns alone";
   if (const std::string groups = groups_text(record); !groups.empty())
     text += fmt::format("; these groups hold: {}", groups);
   return subject + text;
@@ -408,6 +443,15 @@ std::string json_report(const RunRecord& record) {
     for (const auto& [dtype, cases] : cells)
       json["kernels"].push_back({{"op", op}, {"dtype", dtype}, {"cases", cases}});
   }
+  for (const PatternRow& row : patterns_of(record)) {
+    json["patterns"].push_back({{"ops", row.ops},
+                                {"from", row.from},
+                                {"inputs", row.inputs},
+                                {"computed", row.computed},
+                                {"not_claimed", row.not_claimed},
+                                {"largest_difference", row.tolerance}});
+  }
+  json["of_patterns"] = record.reached.of_patterns;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -454,13 +498,14 @@ std::string html_report(const RunRecord& record) {
       TENON_ABI_MAJOR, TENON_ABI_MINOR,
       record.library_sha256.empty() ? "unknown" : record.library_sha256, manifest_digest(record),
       checks_digest(), needs_html(record), facts_html(record), escaped(verdict_text(record)));
-  text += legend_html();
+  text += patterns_html(record);
   if (const KernelTable kernels = kernels_of(record); !kernels.empty()) {
     text += fmt::format(
         "<h2>Kernels</h2>\n<p>Cases that agree with the reference, by op and element type of the "
         "first operand.</p>\n<table>{}</table>\n",
         kernel_rows(kernels));
   }
+  text += legend_html();
   for (const Group& group : groups()) {
     const std::string rows = rows_of_group(record, group);
     if (rows.empty()) continue;

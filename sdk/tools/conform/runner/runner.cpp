@@ -232,6 +232,36 @@ size_t passes_in(const std::vector<Finding>& findings, char letter) {
 
 }  // namespace
 
+namespace {
+
+Verdict verdict_of(const std::vector<Finding>& findings, std::string_view name) {
+  for (const Finding& finding : findings) {
+    if (full_name(*finding.group, *finding.check) == name) return finding.outcome.verdict;
+  }
+  return Verdict::kSkip;
+}
+
+// It claims several nodes together, and none by itself.
+bool takes_patterns_alone(const std::vector<Finding>& findings) {
+  return verdict_of(findings, "E.each-alone") == Verdict::kNotOffered &&
+         verdict_of(findings, "E.atomic-claims") == Verdict::kPass &&
+         verdict_of(findings, "F.query") == Verdict::kNotOffered;
+}
+
+// What stands for group F in a device of patterns alone.
+bool patterns_hold(const std::vector<Finding>& findings, std::vector<const Finding*>* missing) {
+  bool holds = true;
+  for (const Finding& finding : findings) {
+    const std::string_view id = finding.check->requirement;
+    if ((id != "R-E29" && id != "R-E37") || finding.outcome.verdict == Verdict::kPass) continue;
+    holds = false;
+    missing->push_back(&finding);
+  }
+  return holds;
+}
+
+}  // namespace
+
 Reached level_reached(const std::vector<Finding>& findings, int level_asked) {
   const bool has_device = passes_in(findings, 'C') != 0;
   // The highest level for a plugin without a device is that of its own group: G, and F for kernel
@@ -239,12 +269,17 @@ Reached level_reached(const std::vector<Finding>& findings, int level_asked) {
   const int highest = has_device ? kWholeLevels : std::min(2, kWholeLevels);
   const size_t own_passes = passes_in(findings, 'G') + passes_in(findings, 'F');
   Reached reached;
+  reached.of_patterns = has_device && takes_patterns_alone(findings);
   for (int candidate = 1; candidate <= std::min(highest, level_asked); ++candidate) {
     bool holds = true;
     for (const Group& group : groups()) {
       const bool own =
           !has_device && candidate == 2 && group.letter == 'F' && passes_in(findings, 'G') == 0;
       if (group.level > candidate && !own) continue;
+      if (group.letter == 'F' && reached.of_patterns) {
+        holds &= patterns_hold(findings, &reached.missing);
+        continue;
+      }
       holds &= group_holds(findings, group, has_device || group.level == 1, &reached.missing);
     }
     if (holds && !has_device && candidate == 2 && own_passes == 0) {
@@ -283,8 +318,22 @@ std::vector<const Finding*> open_requirements(const std::vector<Finding>& findin
 }  // namespace
 
 std::vector<const Finding*> unchecked(const std::vector<Finding>& findings, int level) {
-  return open_requirements(findings, [&](const Group& group) { return group.level <= level; });
+  const bool of_patterns = takes_patterns_alone(findings);
+  return open_requirements(findings, [&](const Group& group) {
+    return group.level <= level && !(of_patterns && group.letter == 'F');
+  });
 }
+
+namespace {
+
+// Whether a check passed that compares what the device computes of its claims with the reference.
+bool computes(const std::vector<Finding>& findings) {
+  return verdict_of(findings, "E.each-alone") == Verdict::kPass ||
+         verdict_of(findings, "E.together") == Verdict::kPass ||
+         verdict_of(findings, "E.atomic-claims") == Verdict::kPass;
+}
+
+}  // namespace
 
 std::vector<GroupResult> group_results(const std::vector<Finding>& findings) {
   std::vector<GroupResult> out;
@@ -305,6 +354,7 @@ std::vector<GroupResult> group_results(const std::vector<Finding>& findings) {
       result.not_offered += verdict == Verdict::kNotOffered;
     }
     result.whole = run == group.checks.size();
+    result.computes = group.letter != 'E' || computes(findings);
     result.seen = seen.size();
     result.open = open_requirements(findings, [&](const Group& other) { return &other == &group; });
     if (run != 0) out.push_back(std::move(result));

@@ -58,6 +58,9 @@ void apply_known_failures(std::vector<KnownFailure>& known, std::vector<Finding>
 // failure.
 struct Reached {
   int level = 0;  // 0 for none
+  // The device takes patterns alone, so that no kernels are asked of it: group F does not count,
+  // and from level 3 on R-E29 and R-E37 must pass instead.
+  bool of_patterns = false;
   // What keeps the next level from being reached, if it was run: checks that failed or, if a pass
   // is required, did not pass. Or a text, if no check says it.
   std::vector<const Finding*> missing;
@@ -73,9 +76,10 @@ struct GroupResult {
   std::vector<const Finding*> open;  // requirements that every check of theirs skipped
   size_t seen = 0;                   // requirements of which a check passed
   bool whole = false;                // all its checks were run
+  bool computes = true;              // of E: something that the device claims was computed
   // Nothing was seen to be broken, and more was seen to hold than was left open, so that a device
   // that takes nothing holds nothing. Open requirements are listed next to the group.
-  bool holds() const { return whole && failed == 0 && seen > open.size(); }
+  bool holds() const { return whole && computes && failed == 0 && seen > open.size(); }
 };
 std::vector<GroupResult> group_results(const std::vector<Finding>& findings);
 

@@ -91,6 +91,7 @@ Outcome each_alone(Session& s) {
     CONFORM_TRY(fixture.load(*device, *alone, &compiled));
     ++tried;
   }
+  if (nodes.empty()) return not_offered("a claim of a node by itself");
   return {Verdict::kPass, fmt::format("{} of {} claimed nodes", tried, nodes.size())};
 }
 
@@ -124,28 +125,6 @@ Outcome together(Session& s) {
   return fixture.claimed_together(false, &pattern).verdict == Verdict::kPass
              ? not_offered("a claim of a node by itself")
              : skipped("the device takes nothing of the graphs");
-}
-
-// The nodes of each atomic claim as one graph.
-Outcome atomic_claims(Session& s) {
-  CompileFixture fixture(s);
-  OpenDevice* device = nullptr;
-  CONFORM_TRY(fixture.find());
-  CONFORM_TRY(fixture.open(0, &device));
-  size_t tried = 0;
-  for (const std::string& text : pattern_graphs()) {
-    std::unique_ptr<Part> part;
-    CONFORM_TRY(Part::read(fixture.api(), text, &part));
-    Claims claims;
-    CONFORM_TRY(fixture.claim(*part, &claims));
-    for (const Claims::Claim& claim : claims.claims) {
-      if (!claim.atomic()) continue;
-      CONFORM_TRY(cut_compile_compare(fixture, *device, *part, claim.nodes));
-      ++tried;
-    }
-  }
-  if (tried == 0) return not_offered("an atomic claim");
-  return {Verdict::kPass, fmt::format("{} atomic claims", tried)};
 }
 
 Outcome compile_in_threads(Session& s) {
@@ -281,7 +260,6 @@ Outcome compile_polls(Session& s) {
 constexpr Check kChecks[] = {
     {"R-E03", "each-alone", each_alone},
     {"R-E03", "together", together},
-    {"R-E29", "atomic-claims", atomic_claims},
     {"R-E05", "compile-threads", compile_in_threads},
     {"R-E05", "compile-cancelled", compile_cancelled},
     {"R-E05", "compile-polls", compile_polls},
@@ -291,8 +269,8 @@ constexpr Check kChecks[] = {
 
 std::span<const Check> compile_checks() {
   static const auto* all =
-      new std::vector<Check>(joined({kChecks, claim_checks(), artifact_checks(), packed_checks(),
-                                     packed_refusal_checks(), execute_checks()}));
+      new std::vector<Check>(joined({kChecks, pattern_checks(), claim_checks(), artifact_checks(),
+                                     packed_checks(), packed_refusal_checks(), execute_checks()}));
   return *all;
 }
 

@@ -7,6 +7,7 @@
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/compile/compile_graphs.h"
 #include "sdk/tools/conform/fixtures/compile/loaded_graph.h"
+#include "sdk/tools/conform/subject/growth.h"
 #include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"
 
@@ -91,6 +92,25 @@ Outcome gives_back(Session& s) {
   return pass();
 }
 
+// What each executable keeps, even if it is smaller than any constant.
+Outcome every_byte(Session& s) {
+  CompileFixture fixture(s);
+  OpenDevice* device = nullptr;
+  std::unique_ptr<Part> part;
+  CONFORM_TRY(fixture.ready(chain_graph(), &device, &part));
+  Compiled compiled;
+  CONFORM_TRY(fixture.compile(*part, &compiled));
+  const std::vector<tenon_blob_t*> constants = part->constants();
+  s.step("loading and releasing an executable");
+  return leaves_nothing(40, "executables were loaded and released", [&]() -> Outcome {
+    tenon_executable_t* executable = nullptr;
+    const tenon_code_t code = fixture.load_code(*device, compiled.bytes, constants, &executable);
+    CONFORM_EXPECT(code == TENON_OK, "load gives {}", code_text(code));
+    fixture.compiler().executable_release(fixture.compiler().self, executable);
+    return pass();
+  });
+}
+
 Outcome artifacts_given_back(Session& s) {
   constexpr int kRounds = 60;
   CompileFixture fixture(s);
@@ -152,6 +172,7 @@ Outcome two_executables(Session& s) {
 constexpr Check kChecks[] = {
     {"R-E17", "after-release", after_release},
     {"R-E25", "gives-back", gives_back},
+    {"R-E25", "every-byte", every_byte},
     {"R-E25", "artifacts-given-back", artifacts_given_back},
     {"R-E26", "two-executables", two_executables},
 };

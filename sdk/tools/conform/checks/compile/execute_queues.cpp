@@ -202,6 +202,55 @@ Outcome queue_many(Session& s) {
   return pass();
 }
 
+// One executable on several queues at once: a gate that the host opens lets all of them begin
+// together, whatever the threading of the device. Each must give what it gives alone.
+Outcome queues_at_once(Session& s) {
+  constexpr size_t kQueues = 4;
+  constexpr uint64_t kRounds = 60;
+  auto* q = new Queued(s);
+  CONFORM_TRY(q->make());
+  std::vector<tenon_queue_t*> queues(kQueues);
+  std::vector<tenon_fence_t*> ends(kQueues);
+  std::vector<std::vector<Named>> alone(kQueues);
+  for (size_t i = 0; i < kQueues; ++i) {
+    CONFORM_TRY(q->queues->queue(&queues[i]));
+    CONFORM_TRY(q->queues->fence(0, &ends[i]));
+    const std::vector<Named> inputs = q->loaded.part->inputs(
+        {}, [i](tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
+          fill_normal(dtype, stream + 10 * i, count, bytes);
+        });
+    q->more.push_back(q->loaded.execution());
+    CONFORM_TRY(q->more[i]->prepare(inputs, 0x42));
+    CONFORM_TRY(q->more[i]->run());
+    CONFORM_TRY(q->more[i]->outputs(&alone[i]));
+  }
+  const tenon_compile_api_t& c = q->loaded.fixture.compiler();
+  s.step("execute on four queues at once");
+  for (uint64_t round = 1; round <= kRounds; ++round) {
+    const tenon_fence_point_t wait = {q->gate, round};
+    for (size_t i = 0; i < kQueues; ++i) {
+      tenon_call_t call = q->more[i]->call();
+      call.queue = queues[i];
+      call.waits = &wait;
+      call.wait_count = 1;
+      call.signal = {ends[i], round};
+      const tenon_code_t code = c.execute(c.self, q->loaded.compiled.executable, &call);
+      CONFORM_EXPECT(code == TENON_OK, "execute on a queue gives {}", code_text(code));
+    }
+    CONFORM_TRY(q->queues->signal(q->gate, round));
+    for (size_t i = 0; i < kQueues; ++i)
+      CONFORM_TRY(q->queues->reaches(ends[i], round, "one of four executions at once"));
+    for (size_t i = 0; i < kQueues; ++i) {
+      std::vector<Named> got;
+      CONFORM_TRY(q->more[i]->outputs(&got));
+      CONFORM_TRY(same_tensors(got, alone[i], "one of four executions at once, and one alone"));
+    }
+  }
+  CONFORM_TRY(q->end());
+  delete q;
+  return pass();
+}
+
 // Reads the outputs outside the device's own order: by a mapped address, or on another queue.
 Outcome complete_on_return(Session& s) {
   auto* l = new Loaded(s);
@@ -252,6 +301,7 @@ constexpr Check kChecks[] = {
     {"R-E14", "complete-on-return", complete_on_return}, {"R-E14", "queue-waits", queue_waits},
     {"R-E14", "queue-reads-late", queue_reads_late},     {"R-E14", "queue-borrows", queue_borrows},
     {"R-E14", "queue-signals", queue_signals},           {"R-E14", "queue-many", queue_many},
+    {"R-E13", "queues-at-once", queues_at_once},
 };
 
 }  // namespace
