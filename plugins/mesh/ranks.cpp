@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "tenon/abi/host.h"
+#include "tenon/cpp/engines.hpp"
 #include "tenon/cpp/record.hpp"
 #include "transfer.h"
 
@@ -20,25 +21,9 @@ constexpr uint32_t kRanksHereMax = 64;
 // Groups have numbers from 1, and their agreements numbers above this.
 constexpr uint32_t kControlNumbers = 1u << 16;
 
-const tenon_host_registry_t* registry() {
+const tenon_host_registry_t& registry() {
   static const auto* table = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID, 1);
-  return table;
-}
-
-const tenon_collective_api_t* engine_of(const std::string& name) {
-  const void* table = nullptr;
-  const tenon_code_t code = registry()->plugin_interface(
-      registry()->self, str("collective"), str(name), str(TENON_COLLECTIVE_ID), &table);
-  return code == TENON_OK ? static_cast<const tenon_collective_api_t*>(table) : nullptr;
-}
-
-std::vector<std::string> engine_names() {
-  std::vector<std::string> names;
-  (void)registry()->provided_each(
-      registry()->self, str("collective"), &names, [](void* to, tenon_str_t name) {
-        static_cast<std::vector<std::string>*>(to)->emplace_back(view(name));
-      });
-  return names;
+  return *table;
 }
 
 tenon_code_t no_gather(void*, const void*, uint64_t, void*) {
@@ -130,13 +115,8 @@ class Agreement : public Job {
   bool may_start_ = true;
 };
 
-bool is_simulated() {
-  return !setting("TENON_MESH_SIMULATE").empty();
-}
-
-}  // namespace
-
-uint32_t simulated_ranks() {
+// TENON_MESH_SIMULATE, or 0.
+uint32_t simulated() {
   static const uint32_t count = [] {
     const std::string_view text = setting("TENON_MESH_SIMULATE");
     uint32_t value = 0;
@@ -149,7 +129,13 @@ uint32_t simulated_ranks() {
     }
     return fits ? value : 0;
   }();
-  return std::max(count, 1u);
+  return count;
+}
+
+}  // namespace
+
+uint32_t simulated_ranks() {
+  return std::max(simulated(), 1u);
 }
 
 // Every process says that it ends before it waits for the others, so all of them come to an end: a
@@ -198,15 +184,15 @@ Status Ranks::open() {
 // The engine that TENON_ENGINE names, or the first whose launcher has started this process.
 Status Ranks::choose() {
   const std::string_view chosen = setting("TENON_ENGINE");
-  const bool simulated = is_simulated();
+  const bool is_simulated = simulated() != 0;
   std::vector<std::string> names;
-  if (!chosen.empty() || simulated)
+  if (!chosen.empty() || is_simulated)
     names.emplace_back(chosen.empty() ? std::string_view("sim") : chosen);
   else
-    names = engine_names();
+    names = engines::names(registry());
   std::string reasons;
   for (const std::string& name : names) {
-    const tenon_collective_api_t* api = engine_of(name);
+    const tenon_collective_api_t* api = engines::find(registry(), name);
     auto launch = sized<tenon_launch_t>();
     if (api == nullptr) {
       reasons += cat("; ", name, ": ", Fault::last(TENON_NOT_FOUND).message);
@@ -214,7 +200,7 @@ Status Ranks::choose() {
     }
     const tenon_code_t code = api->launched(api->self, &launch);
     if (code != TENON_OK) reasons += cat("; ", name, ": ", Fault::last(code).message);
-    if (code == TENON_OK && (launch.is_launched != 0 || simulated)) return connect(*api, launch);
+    if (code == TENON_OK && (launch.is_launched != 0 || is_simulated)) return connect(*api, launch);
     if (code == TENON_OK)
       reasons += cat("; ", name, ": no launcher of it has started this process");
   }
@@ -232,10 +218,10 @@ Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& l
   gather.rank = ordinal_;
   gather.rank_count = simulated_ranks();
   gather.all_gather = no_gather;
-  const bool simulated = is_simulated();
-  rank_ = simulated ? ordinal_ : launch.rank;
-  count_ = simulated ? simulated_ranks() : launch.rank_count;
-  TENON_TRY(api.open(api.self, simulated ? &gather : nullptr, &flags_, &engine_, &world_.comm));
+  const bool is_simulated = simulated() != 0;
+  rank_ = is_simulated ? ordinal_ : launch.rank;
+  count_ = is_simulated ? simulated_ranks() : launch.rank_count;
+  TENON_TRY(api.open(api.self, is_simulated ? &gather : nullptr, &flags_, &engine_, &world_.comm));
   process_ = ::getpid();
   for (uint32_t i = 0; i < count_; ++i) world_.ranks.push_back(i);
   world_.position = rank_;

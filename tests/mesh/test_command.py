@@ -130,6 +130,15 @@ def test_library_of_another_kind():
     assert "T0902" in done.stdout and "different kinds" in done.stdout, done.stdout
 
 
+def test_number_of_simulated_ranks_that_is_none():
+    """It counted as one simulated rank."""
+    for text in ("x", "0", "65", "2 "):
+        done = tenon("run", MODEL, "--seed", 1, TENON_MESH_SIMULATE=text)
+        assert done.returncode != 0
+        for part in (f"TENON_MESH_SIMULATE='{text}' is not a number", "T0902", "mpi: no launcher"):
+            assert part in done.stderr, done.stderr
+
+
 def test_library_that_is_not_there():
     for flavour in FLAVOURS[:1]:
         done = flavour.run(
