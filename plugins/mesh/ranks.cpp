@@ -4,11 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstring>
 #include <optional>
 
+#include "said.h"
 #include "tenon/abi/host.h"
 #include "tenon/cpp/engines.hpp"
 #include "tenon/cpp/record.hpp"
@@ -47,21 +46,6 @@ void share_threads(uint32_t processes) {
         " threads for each");
 }
 
-// What every process says, in one transfer.
-constexpr size_t kSaidBytes = 256;
-using Said = std::array<char, kSaidBytes>;
-
-Said said(std::string_view text, std::string_view shown) {
-  Said out = {};
-  // The whole text counts; of what is shown, the beginning.
-  uint64_t hash = 14695981039346656037u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  std::memcpy(out.data(), &hash, sizeof hash);
-  shown = shown.substr(0, kSaidBytes - sizeof hash - 1);
-  std::memcpy(out.data() + sizeof hash, shown.data(), shown.size());
-  return out;
-}
-
 class Agreement : public Job {
  public:
   Agreement(Ranks& ranks, Members& members, std::string_view text, std::string_view shown)
@@ -93,20 +77,13 @@ class Agreement : public Job {
   // All processes compare with the first one, so they all fail together.
   Status compare() const {
     for (size_t i = 1; i < members_.ranks.size(); ++i) {
-      if (hash(i) == hash(0)) continue;
+      if (mesh::agree((*all_)[i], (*all_)[0])) continue;
       return fail(TENON_FAILED_PRECONDITION,
-                  cat("T0905: the processes disagree: rank ", members_.ranks[0], " is at ", text(0),
-                      ", and rank ", members_.ranks[i], " at ", text(i)));
+                  cat("T0905: the processes disagree: rank ", members_.ranks[0], " is at ",
+                      shown_of((*all_)[0]), ", and rank ", members_.ranks[i], " at ",
+                      shown_of((*all_)[i])));
     }
     return {};
-  }
-  uint64_t hash(size_t member) const {
-    uint64_t out = 0;
-    std::memcpy(&out, (*all_)[member].data(), sizeof out);
-    return out;
-  }
-  std::string text(size_t member) const {
-    return std::string((*all_)[member].data() + sizeof(uint64_t));
   }
 
   const Members& members_;

@@ -31,8 +31,8 @@ inline std::vector<std::string> names(const tenon_host_registry_t& registry) {
 inline const tenon_collective_api_t* find(const tenon_host_registry_t& registry,
                                           std::string_view name) {
   const void* table = nullptr;
-  const tenon_code_t code = registry.plugin_interface(
-      registry.self, text(kKind), text(name), text(TENON_COLLECTIVE_ID), &table);
+  const tenon_code_t code = registry.plugin_interface(registry.self, text(kKind), text(name),
+                                                      text(TENON_COLLECTIVE_ID), &table);
   return code == TENON_OK ? static_cast<const tenon_collective_api_t*>(table) : nullptr;
 }
 
