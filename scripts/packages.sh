@@ -14,7 +14,7 @@ TENON_TEST_PACKAGES=(
   libopenblas0 pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
 )
 # Only for ./check --full: large.
-TENON_FULL_PACKAGES=(chromium oclgrind)
+TENON_FULL_PACKAGES=(chromium oclgrind slurm-wlm)
 # Pinned, so that a new version of a tool cannot change the results of tests.
 TENON_TEST_PYTHON=(
   clang-format==19.1.7 lit==18.1.8 mpmath==1.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1
@@ -40,6 +40,8 @@ TENON_TEST_TORCH=(
 TENON_TEST_JAX=(jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6 pytest==9.2.0)
 # A library with the ABI of the MPI 5 standard; Debian has libraries of older ABIs.
 TENON_TEST_MPI=(mpich==5.0.2)
+# Intel's MPI, only for ./check --full: 129 MB.
+TENON_FULL_MPI=(impi-rt==2021.19.0)
 
 # Installs the Debian packages that are missing. Prints nothing if none is.
 install_packages() {
@@ -91,6 +93,22 @@ torch_environment() { optional_environment "$1" tenon.torch PyTorch "${TENON_TES
 jax_environment() { optional_environment "$1" "derivatives against JAX" JAX "${TENON_TEST_JAX[@]}"; }
 # mpi_environment FOLDER: the same with an MPI library.
 mpi_environment() { optional_environment "$1" "the MPI 5 ABI" MPICH "${TENON_TEST_MPI[@]}"; }
+# intel_mpi FOLDER: Intel's library in FOLDER/intel, where mpi_environment has made the folder.
+intel_mpi() {
+  local venv=${1:?a folder} stamp
+  [ -x "$venv/bin/pip" ] || return 0
+  stamp="$venv/intel/.installed-$(echo "${TENON_FULL_MPI[*]}" | sha256sum | cut -c1-16)"
+  [ -e "$stamp" ] && return 0
+  rm -rf "$venv/intel"
+  if "$venv/bin/pip" install -q --disable-pip-version-check --no-deps --prefix "$venv/intel" \
+    "${TENON_FULL_MPI[@]}" >"$venv.log" 2>&1; then
+    rm -f "$venv.log"
+    touch "$stamp"
+  else
+    rm -rf "$venv/intel"
+    echo "the tests with Intel's MPI are skipped: it cannot be installed ($venv.log)" >&2
+  fi
+}
 
 # optional_environment FOLDER TESTS LIBRARY PACKAGE...: a virtual environment, made again whenever
 # the packages change. Where they cannot be installed, a line says so, and the tests are skipped.

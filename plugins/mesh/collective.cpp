@@ -10,7 +10,8 @@
 namespace tenon::mesh {
 
 CollectiveJob::CollectiveJob(const Collective& what, Ranks& ranks, Members& members, Range from,
-                             Range to, std::unique_ptr<Job> agreement, std::function<void()> agreed)
+                             Range to, std::unique_ptr<Job> agreement, std::function<void()> agreed,
+                             std::shared_ptr<const Said> said)
     : what_(what),
       ranks_(ranks),
       members_(members),
@@ -18,6 +19,7 @@ CollectiveJob::CollectiveJob(const Collective& what, Ranks& ranks, Members& memb
       to_(to),
       agreement_(std::move(agreement)),
       agreed_(std::move(agreed)),
+      said_(std::move(said)),
       transfer_(ranks, members, what.text_here) {}
 
 // The engine may still use the memory of a transfer that is not over.
@@ -25,6 +27,8 @@ CollectiveJob::~CollectiveJob() {
   if (!transfer_.is_started()) return;
   for (std::vector<std::byte>* lost : {&padded_, &parts_, &part_})
     (void)new std::vector<std::byte>(std::move(*lost));
+  (void)new std::shared_ptr<const Said>(std::move(said_));
+  (void)heard_.release();
 }
 
 uint64_t CollectiveJob::elements(const Range& range) const {
@@ -55,7 +59,48 @@ Status CollectiveJob::advance(bool* out_done) {
   }
   bool arrived = false;
   TENON_TRY(transfer_.test(&arrived));
+  if (heard_ != nullptr && transfer_.is_side_done()) TENON_TRY(compare());
   return arrived ? end(out_done) : Status();
+}
+
+// Members that do different things may have mixed their data, or wait for ever. So this fails while
+// the transfer may still be on its way, and this process makes no other.
+Status CollectiveJob::compare() {
+  const std::unique_ptr<Said> heard = std::move(heard_);
+  if (agree(*said_, *heard)) return {};
+  ranks_.abandon();
+  ranks_.recorder().keep();
+  return fail(TENON_FAILED_PRECONDITION,
+              cat("T0905: the processes disagree: rank ", ranks_.rank(), " is at ",
+                  shown_of(*said_), ", and rank ", members_.ranks[static_cast<size_t>(source_)],
+                  " at ", shown_of(*heard), ranks_.recorder().advice()));
+}
+
+// The first transfer takes what this process does to the member `target`, and brings what `source`
+// does; -1: none.
+Status CollectiveJob::start(std::span<const tenon_transfer_t> transfers, int64_t target,
+                            int64_t source) {
+  if (said_ == nullptr || stage_ == Stage::kWhole) return transfer_.start(what_.name, transfers);
+  std::array<tenon_transfer_t, 2> side;
+  size_t count = 0;
+  if (target >= 0) {
+    side[count] = transfer_of(TENON_TRANSFER_SEND, TENON_U8, said_->data(), kSaidBytes, nullptr, 0);
+    side[count++].peer = static_cast<uint32_t>(target);
+  }
+  if (source >= 0) {
+    source_ = source;
+    heard_ = std::make_unique<Said>();
+    side[count] =
+        transfer_of(TENON_TRANSFER_RECEIVE, TENON_U8, nullptr, 0, heard_->data(), kSaidBytes);
+    side[count++].peer = static_cast<uint32_t>(source);
+  }
+  return transfer_.start(what_.name, transfers, {members_.control->comm, {side.data(), count}});
+}
+
+// In a ring: if any two members differ, so do two neighbours.
+Status CollectiveJob::start_whole_group(const tenon_transfer_t& transfer) {
+  const int64_t count = members_.count(), here = members_.position;
+  return start({&transfer, 1}, (here + 1) % count, (here + count - 1) % count);
 }
 
 // Starts the next transfer, or does what needs none.
@@ -89,7 +134,7 @@ Status CollectiveJob::begin_move(uint32_t kind) {
   move.peer = static_cast<uint32_t>(what_.root);
   stage_ = Stage::kLast;
   has_started_last_ = true;
-  return transfer_.start(what_.name, {&move, 1});
+  return start_whole_group(move);
 }
 
 // At most one send and one receive.
@@ -102,14 +147,15 @@ Status CollectiveJob::begin_permute(bool* out_done) {
   if (source == members_.position && to_.size_bytes != 0)
     std::memcpy(to(), from_.data, to_.size_bytes);
   if (source < 0 && to_.size_bytes != 0) std::memset(to(), 0, to_.size_bytes);
+  if (source == members_.position) source = target = -1;
   std::array<tenon_transfer_t, 2> moves;
   size_t count = 0;
-  if (target >= 0 && target != members_.position) {
+  if (target >= 0) {
     moves[count] =
         transfer_of(TENON_TRANSFER_SEND, what_.dtype, from_.data, elements(from_), nullptr, 0);
     moves[count++].peer = static_cast<uint32_t>(target);
   }
-  if (source >= 0 && source != members_.position) {
+  if (source >= 0) {
     moves[count] =
         transfer_of(TENON_TRANSFER_RECEIVE, what_.dtype, nullptr, 0, to(), elements(to_));
     moves[count++].peer = static_cast<uint32_t>(source);
@@ -118,7 +164,7 @@ Status CollectiveJob::begin_permute(bool* out_done) {
   stage_ = Stage::kLast;
   *out_done = count == 0 || to_.size_bytes == 0;
   if (*out_done) transfer_.skip();
-  return *out_done ? Status() : transfer_.start(what_.name, {moves.data(), count});
+  return *out_done ? Status() : start({moves.data(), count}, target, source);
 }
 
 // Member i gets part i of all members and combines it.
@@ -138,7 +184,7 @@ Status CollectiveJob::begin_parts() {
       transfer_of(TENON_TRANSFER_ALL_TO_ALL, what_.dtype, from, all, parts_.data(), all);
   stage_ = Stage::kParts;
   has_started_last_ = what_.op == Op::kReduceScatter;
-  return transfer_.start(what_.name, {&move, 1});
+  return start_whole_group(move);
 }
 
 Status CollectiveJob::begin_whole() {
@@ -148,7 +194,7 @@ Status CollectiveJob::begin_whole() {
   const tenon_transfer_t move = transfer_of(TENON_TRANSFER_ALL_GATHER, what_.dtype, part_.data(),
                                             part_elements_, whole, part_elements_ * count);
   has_started_last_ = true;
-  return transfer_.start(what_.name, {&move, 1});
+  return start_whole_group(move);
 }
 
 Status CollectiveJob::end(bool* out_done) {

@@ -1,5 +1,6 @@
 // One execution of an op that processes compute together: an agreement where its sizes are new,
-// then one transfer or two, with what this process computes between them.
+// then one transfer or two, with what this process computes between them. Where its sizes are not
+// new, the members compare what they do while the first transfer is on its way.
 #ifndef TENON_PLUGINS_MESH_COLLECTIVE_H_
 #define TENON_PLUGINS_MESH_COLLECTIVE_H_
 
@@ -7,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "said.h"
 #include "transfer.h"
 
 namespace tenon::mesh {
@@ -38,9 +40,11 @@ struct Collective {
 
 class CollectiveJob : public Job {
  public:
-  // agreement: null where the processes have agreed before; agreed: called once they have.
+  // agreement: null where the processes have agreed before; agreed: called once they have. said: if
+  // it is not null, it is compared with that of other members.
   CollectiveJob(const Collective& what, Ranks& ranks, Members& members, Range from, Range to,
-                std::unique_ptr<Job> agreement, std::function<void()> agreed);
+                std::unique_ptr<Job> agreement, std::function<void()> agreed,
+                std::shared_ptr<const Said> said);
   ~CollectiveJob() override;
 
   Status advance(bool* out_done) override;
@@ -57,6 +61,9 @@ class CollectiveJob : public Job {
   Status begin_permute(bool* out_done);
   Status begin_parts();
   Status begin_whole();
+  Status start(std::span<const tenon_transfer_t> transfers, int64_t target, int64_t source);
+  Status start_whole_group(const tenon_transfer_t& transfer);
+  Status compare();
   bool takes(uint32_t kind) const;
   uint64_t elements(const Range& range) const;
   std::byte* to() const { return static_cast<std::byte*>(const_cast<void*>(to_.data)); }
@@ -67,6 +74,11 @@ class CollectiveJob : public Job {
   const Range from_, to_;
   std::unique_ptr<Job> agreement_;
   const std::function<void()> agreed_;
+  // What this process does; what the member `source_` does, which comes along with the transfer.
+  // Null: it is not compared, or was equal.
+  std::shared_ptr<const Said> said_;
+  std::unique_ptr<Said> heard_;
+  int64_t source_ = -1;
   Transfer transfer_;
   bool is_composed_ = false, has_chosen_ = false, has_started_last_ = false;
   // Of a composed combination: parts of all members, and the part that this process combines.

@@ -1,7 +1,7 @@
 #include "kernels.h"
 
+#include <map>
 #include <mutex>
-#include <set>
 
 #include "collective.h"
 #include "device.h"
@@ -15,7 +15,7 @@ struct tenon_kernel_t {
   tenon::mesh::Members* members = nullptr;
   uint32_t from_rank = 0, to_rank = 0;  // dims of the operand and of the result
   std::mutex mutex;
-  std::set<std::vector<int64_t>> agreed;  // sizes
+  std::map<std::vector<int64_t>, std::shared_ptr<const tenon::mesh::Said>> agreed;  // by sizes
 };
 
 namespace tenon::mesh {
@@ -81,16 +81,21 @@ uint32_t combine_of(std::string_view kind) {
   return kind == "min" ? TENON_COMBINE_MIN : kind == "max" ? TENON_COMBINE_MAX : TENON_COMBINE_SUM;
 }
 
-// Whether each transfer is agreed on, not only those of new sizes.
-bool always_agrees() {
-  static const bool always = [] {
+// Which operations are checked, apart from the first ones with their sizes.
+enum class Check : uint8_t {
+  kNone,     // TENON_COLLECTIVE_CHECK=sizes
+  kCompare,  // each: members compare what they do while it runs
+  kAgree     // always: they agree before it runs
+};
+Check check() {
+  static const Check chosen = [] {
     const std::string_view text = setting("TENON_COLLECTIVE_CHECK");
-    if (!text.empty() && text != "always" && text != "sizes")
+    if (!text.empty() && text != "always" && text != "sizes" && text != "each")
       log("mesh", TENON_LOG_WARN, "TENON_COLLECTIVE_CHECK=", quoted(text),
-          " is neither always nor sizes; sizes is used");
-    return text == "always";
+          " is none of each, sizes and always; each is used");
+    return text == "always" ? Check::kAgree : text == "sizes" ? Check::kNone : Check::kCompare;
   }();
-  return always;
+  return chosen;
 }
 
 // "f32 along data of data=2 (sum)": all but the op's name, the sizes and the place.
@@ -149,20 +154,48 @@ void destroy(void*, tenon_kernel_t* kernel) noexcept {
   delete kernel;
 }
 
-// Null if these sizes ran before, unless TENON_COLLECTIVE_CHECK=always.
-std::unique_ptr<Job> agreement(tenon_kernel_t& kernel, const std::vector<int64_t>& dims) {
-  if (kernel.members->comm == nullptr || kernel.what.op == Op::kAxisIndex) return nullptr;
+// All processes must have the first text in common. The second one is for people.
+struct Texts {
+  std::string all, here;
+};
+Texts texts_of(const Collective& what, const std::vector<int64_t>& dims) {
+  const std::string start = sized_name(what, dims);
+  return {start + what.text, start + what.text_here};
+}
+
+bool is_alone(const tenon_kernel_t& kernel) {
+  return kernel.members->comm == nullptr || kernel.what.op == Op::kAxisIndex;
+}
+
+// What this process says of sizes that ran before. Null: they are new.
+std::shared_ptr<const Said> agreed(tenon_kernel_t& kernel, const std::vector<int64_t>& dims) {
   const std::lock_guard lock(kernel.mutex);
-  if (kernel.agreed.contains(dims) && !always_agrees()) return nullptr;
-  const std::string start = sized_name(kernel.what, dims);
-  // All processes must have the first text in common. The second one is for people.
-  return kernel.device->ranks.agreement(*kernel.members, start + kernel.what.text,
-                                        start + kernel.what.text_here);
+  const auto found = kernel.agreed.find(dims);
+  return found == kernel.agreed.end() ? nullptr : found->second;
 }
 void keep_agreed(tenon_kernel_t& kernel, const std::vector<int64_t>& dims) {
+  const Texts texts = texts_of(kernel.what, dims);
   const std::lock_guard lock(kernel.mutex);
   if (kernel.agreed.size() >= kAgreedMax) kernel.agreed.clear();
-  kernel.agreed.insert(dims);
+  kernel.agreed[dims] = std::make_shared<const Said>(said(texts.all, texts.here));
+}
+
+std::unique_ptr<Job> job_of(tenon_kernel_t& kernel, const std::vector<int64_t>& dims, Range from,
+                            Range to) {
+  Ranks& ranks = kernel.device->ranks;
+  std::shared_ptr<const Said> known;
+  std::unique_ptr<Job> agreement;
+  if (!is_alone(kernel)) {
+    known = agreed(kernel, dims);
+    if (known == nullptr || check() == Check::kAgree) {
+      const Texts texts = texts_of(kernel.what, dims);
+      agreement = ranks.agreement(*kernel.members, texts.all, texts.here);
+    }
+    if (check() != Check::kCompare) known = nullptr;
+  }
+  return std::make_unique<CollectiveJob>(
+      kernel.what, ranks, *kernel.members, from, to, std::move(agreement),
+      [&kernel, dims] { keep_agreed(kernel, dims); }, std::move(known));
 }
 
 uint64_t bytes_of(tenon_dtype_t dtype, const int64_t* dims, uint32_t rank) {
@@ -183,9 +216,7 @@ Status run(void*, tenon_kernel_t* kernel, const tenon_kernel_args_t* args) {
   to = {args->outputs[0]->data + args->output_offsets_bytes[0],
         bytes_of(dtype, args->output_dims[0], kernel->to_rank)};
   tenon_device_t& device = *kernel->device;
-  auto job = std::make_unique<CollectiveJob>(kernel->what, device.ranks, *kernel->members, from, to,
-                                             agreement(*kernel, dims),
-                                             [kernel, dims] { keep_agreed(*kernel, dims); });
+  std::unique_ptr<Job> job = job_of(*kernel, dims, from, to);
   if (args->queue == nullptr) return device.line.run(*job);
   return device.line.submit(args->queue->queue, std::move(job), args->waits, args->wait_count,
                             args->signal);

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstring>
 #include <optional>
 
+#include "said.h"
 #include "tenon/abi/host.h"
+#include "tenon/cpp/engines.hpp"
 #include "tenon/cpp/record.hpp"
 #include "transfer.h"
 
@@ -20,25 +20,9 @@ constexpr uint32_t kRanksHereMax = 64;
 // Groups have numbers from 1, and their agreements numbers above this.
 constexpr uint32_t kControlNumbers = 1u << 16;
 
-const tenon_host_registry_t* registry() {
+const tenon_host_registry_t& registry() {
   static const auto* table = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID, 1);
-  return table;
-}
-
-const tenon_collective_api_t* engine_of(const std::string& name) {
-  const void* table = nullptr;
-  const tenon_code_t code = registry()->plugin_interface(
-      registry()->self, str("collective"), str(name), str(TENON_COLLECTIVE_ID), &table);
-  return code == TENON_OK ? static_cast<const tenon_collective_api_t*>(table) : nullptr;
-}
-
-std::vector<std::string> engine_names() {
-  std::vector<std::string> names;
-  (void)registry()->provided_each(
-      registry()->self, str("collective"), &names, [](void* to, tenon_str_t name) {
-        static_cast<std::vector<std::string>*>(to)->emplace_back(view(name));
-      });
-  return names;
+  return *table;
 }
 
 tenon_code_t no_gather(void*, const void*, uint64_t, void*) {
@@ -60,21 +44,6 @@ void share_threads(uint32_t processes) {
   if (threads->set_count(threads->self, count) == TENON_OK)
     log("mesh", TENON_LOG_INFO, processes, " processes share this machine: ", count,
         " threads for each");
-}
-
-// What every process says, in one transfer.
-constexpr size_t kSaidBytes = 256;
-using Said = std::array<char, kSaidBytes>;
-
-Said said(std::string_view text, std::string_view shown) {
-  Said out = {};
-  // The whole text counts; of what is shown, the beginning.
-  uint64_t hash = 14695981039346656037u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  std::memcpy(out.data(), &hash, sizeof hash);
-  shown = shown.substr(0, kSaidBytes - sizeof hash - 1);
-  std::memcpy(out.data() + sizeof hash, shown.data(), shown.size());
-  return out;
 }
 
 class Agreement : public Job {
@@ -108,20 +77,13 @@ class Agreement : public Job {
   // All processes compare with the first one, so they all fail together.
   Status compare() const {
     for (size_t i = 1; i < members_.ranks.size(); ++i) {
-      if (hash(i) == hash(0)) continue;
+      if (mesh::agree((*all_)[i], (*all_)[0])) continue;
       return fail(TENON_FAILED_PRECONDITION,
-                  cat("T0905: the processes disagree: rank ", members_.ranks[0], " is at ", text(0),
-                      ", and rank ", members_.ranks[i], " at ", text(i)));
+                  cat("T0905: the processes disagree: rank ", members_.ranks[0], " is at ",
+                      shown_of((*all_)[0]), ", and rank ", members_.ranks[i], " at ",
+                      shown_of((*all_)[i])));
     }
     return {};
-  }
-  uint64_t hash(size_t member) const {
-    uint64_t out = 0;
-    std::memcpy(&out, (*all_)[member].data(), sizeof out);
-    return out;
-  }
-  std::string text(size_t member) const {
-    return std::string((*all_)[member].data() + sizeof(uint64_t));
   }
 
   const Members& members_;
@@ -130,13 +92,8 @@ class Agreement : public Job {
   bool may_start_ = true;
 };
 
-bool is_simulated() {
-  return !setting("TENON_MESH_SIMULATE").empty();
-}
-
-}  // namespace
-
-uint32_t simulated_ranks() {
+// TENON_MESH_SIMULATE, or 0.
+uint32_t simulated() {
   static const uint32_t count = [] {
     const std::string_view text = setting("TENON_MESH_SIMULATE");
     uint32_t value = 0;
@@ -149,7 +106,13 @@ uint32_t simulated_ranks() {
     }
     return fits ? value : 0;
   }();
-  return std::max(count, 1u);
+  return count;
+}
+
+}  // namespace
+
+uint32_t simulated_ranks() {
+  return std::max(simulated(), 1u);
 }
 
 // Every process says that it ends before it waits for the others, so all of them come to an end: a
@@ -198,15 +161,15 @@ Status Ranks::open() {
 // The engine that TENON_ENGINE names, or the first whose launcher has started this process.
 Status Ranks::choose() {
   const std::string_view chosen = setting("TENON_ENGINE");
-  const bool simulated = is_simulated();
+  const bool is_simulated = simulated() != 0;
   std::vector<std::string> names;
-  if (!chosen.empty() || simulated)
+  if (!chosen.empty() || is_simulated)
     names.emplace_back(chosen.empty() ? std::string_view("sim") : chosen);
   else
-    names = engine_names();
+    names = engines::names(registry());
   std::string reasons;
   for (const std::string& name : names) {
-    const tenon_collective_api_t* api = engine_of(name);
+    const tenon_collective_api_t* api = engines::find(registry(), name);
     auto launch = sized<tenon_launch_t>();
     if (api == nullptr) {
       reasons += cat("; ", name, ": ", Fault::last(TENON_NOT_FOUND).message);
@@ -214,7 +177,7 @@ Status Ranks::choose() {
     }
     const tenon_code_t code = api->launched(api->self, &launch);
     if (code != TENON_OK) reasons += cat("; ", name, ": ", Fault::last(code).message);
-    if (code == TENON_OK && (launch.is_launched != 0 || simulated)) return connect(*api, launch);
+    if (code == TENON_OK && (launch.is_launched != 0 || is_simulated)) return connect(*api, launch);
     if (code == TENON_OK)
       reasons += cat("; ", name, ": no launcher of it has started this process");
   }
@@ -232,10 +195,10 @@ Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& l
   gather.rank = ordinal_;
   gather.rank_count = simulated_ranks();
   gather.all_gather = no_gather;
-  const bool simulated = is_simulated();
-  rank_ = simulated ? ordinal_ : launch.rank;
-  count_ = simulated ? simulated_ranks() : launch.rank_count;
-  TENON_TRY(api.open(api.self, simulated ? &gather : nullptr, &flags_, &engine_, &world_.comm));
+  const bool is_simulated = simulated() != 0;
+  rank_ = is_simulated ? ordinal_ : launch.rank;
+  count_ = is_simulated ? simulated_ranks() : launch.rank_count;
+  TENON_TRY(api.open(api.self, is_simulated ? &gather : nullptr, &flags_, &engine_, &world_.comm));
   process_ = ::getpid();
   for (uint32_t i = 0; i < count_; ++i) world_.ranks.push_back(i);
   world_.position = rank_;

@@ -74,19 +74,18 @@ tenon_transfer_t transfer_of(uint32_t kind, tenon_dtype_t dtype, const void* fro
 
 // A work that is not done cannot be released: it is left to the engine.
 Transfer::~Transfer() {
-  if (work_ != nullptr) ranks_.abandon();
+  if (is_started()) ranks_.abandon();
 }
 
-Status Transfer::start(std::string_view name, std::span<const tenon_transfer_t> transfers) {
+Status Transfer::start(std::string_view name, std::span<const tenon_transfer_t> transfers,
+                       const Side& side) {
   if (ranks_.is_abandoned()) {
     return fail(TENON_FAILED_PRECONDITION,
                 "T0906: an earlier transfer of this process was given up, so there can be no more");
   }
   name_ = name;
-  auto info = sized<tenon_work_info_t>();
-  info.sequence = sequence_ = ++members_.sequence;
+  sequence_ = ++members_.sequence;
   ranks_.news().started(members_.number, sequence_);
-  info.place = str(place_);
   last_ns_ = now_ns();
   waited_ns_ = ended_ns_ = 0;
   warn_ns_ = first_warning_ns();
@@ -94,23 +93,39 @@ Status Transfer::start(std::string_view name, std::span<const tenon_transfer_t> 
   has_told_ = false;
   entry_ =
       ranks_.recorder().begin(members_.number, sequence_, name_, transfers[0], place_, last_ns_);
+  TENON_TRY(begin(members_.comm, transfers, &work_));
+  return side.comm == nullptr ? Status() : begin(side.comm, side.transfers, &side_);
+}
+
+Status Transfer::begin(tenon_comm_t* comm, std::span<const tenon_transfer_t> transfers,
+                       tenon_work_t** out) {
+  auto info = sized<tenon_work_info_t>();
+  info.sequence = sequence_;
+  info.place = str(place_);
   const tenon_collective_api_t& api = ranks_.engine();
-  return api.start(api.self, members_.comm, transfers.data(),
-                   static_cast<uint32_t>(transfers.size()), nullptr, &info, &work_);
+  return api.start(api.self, comm, transfers.data(), static_cast<uint32_t>(transfers.size()),
+                   nullptr, &info, out);
 }
 
 void Transfer::skip() {
   ranks_.news().started(members_.number, ++members_.sequence);
 }
 
-Status Transfer::test(bool* out_done) {
+Status Transfer::look_at(tenon_work_t** work) {
+  if (*work == nullptr) return {};
   const tenon_collective_api_t& api = ranks_.engine();
   uint32_t done = 0;
-  TENON_TRY(api.test(api.self, work_, &done));
-  *out_done = done != 0;
+  TENON_TRY(api.test(api.self, *work, &done));
+  if (done != 0) (void)api.work_release(api.self, std::exchange(*work, nullptr));
+  return {};
+}
+
+Status Transfer::test(bool* out_done) {
+  TENON_TRY(look_at(&work_));
+  TENON_TRY(look_at(&side_));
+  *out_done = !is_started();
   if (*out_done) {
     ranks_.recorder().end(entry_, now_ns());
-    (void)api.work_release(api.self, std::exchange(work_, nullptr));
     return {};
   }
   if (++tests_ % kTestsBetweenClocks != 0) return {};

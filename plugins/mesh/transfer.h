@@ -13,6 +13,12 @@ namespace tenon::mesh {
 tenon_transfer_t transfer_of(uint32_t kind, tenon_dtype_t dtype, const void* from,
                              uint64_t from_elements, void* to, uint64_t to_elements);
 
+// Small transfers that run along with another one.
+struct Side {
+  tenon_comm_t* comm = nullptr;
+  std::span<const tenon_transfer_t> transfers;
+};
+
 class Transfer {
  public:
   Transfer(Ranks& ranks, Members& members, std::string_view place)
@@ -21,14 +27,20 @@ class Transfer {
   Transfer(const Transfer&) = delete;
 
   // name: for messages and records, "all_reduce". place: the user's node.
-  Status start(std::string_view name, std::span<const tenon_transfer_t> transfers);
+  Status start(std::string_view name, std::span<const tenon_transfer_t> transfers,
+               const Side& side = {});
   // Counts a transfer in which this process has no part, as the others count it.
   void skip();
-  bool is_started() const { return work_ != nullptr; }
-  // T0904 after the time limit; the communicator is then aborted.
+  bool is_started() const { return work_ != nullptr || side_ != nullptr; }
+  // Whether the transfers at the side are over, or there are none.
+  bool is_side_done() const { return side_ == nullptr; }
+  // Done once all is. T0904 after the time limit; the communicator is then aborted.
   Status test(bool* out_done);
 
  private:
+  Status begin(tenon_comm_t* comm, std::span<const tenon_transfer_t> transfers, tenon_work_t** out);
+  // Makes *work null if it is done.
+  Status look_at(tenon_work_t** work);
   Status give_up();
   Status look_around(uint64_t now);
   Status check(int64_t rank, uint64_t now);
@@ -40,7 +52,7 @@ class Transfer {
   Members& members_;
   const std::string place_;
   std::string name_;
-  tenon_work_t* work_ = nullptr;
+  tenon_work_t *work_ = nullptr, *side_ = nullptr;
   // waited_ns_ is how long this process has waited; it warns when that reaches warn_ns_.
   uint64_t waited_ns_ = 0, last_ns_ = 0, warn_ns_ = 0;
   uint64_t sequence_ = 0, ended_ns_ = 0;

@@ -35,8 +35,8 @@ struct Variables {
 constexpr Variables kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                 "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Variables kHydra = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
-constexpr Variables kSlurm = {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
-                              "SLURM_NTASKS_PER_NODE"};
+// The last number is in a list of all machines: tasks_of_node.
+constexpr Variables kSlurm = {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""};
 
 bool read(const Variables& from, Launcher* out) {
   const auto rank = number(from.rank), count = number(from.rank_count);
@@ -48,6 +48,26 @@ bool read(const Variables& from, Launcher* out) {
   return true;
 }
 
+// Of "2(x3),1", in which three machines have two processes each and the last one has one.
+std::optional<int64_t> entry_of(std::string_view list, int64_t node) {
+  for (const std::string_view entry : tenon::text::split(list, ',')) {
+    int64_t tasks = 0, nodes = 1;
+    const char* end = entry.data() + entry.size();
+    const auto [at, code] = std::from_chars(entry.data(), end, tasks);
+    if (code != std::errc() || tasks < 1) return {};
+    if (end - at > 3 && at[0] == '(' && at[1] == 'x') (void)std::from_chars(at + 2, end, nodes);
+    if (node < nodes) return tasks;
+    node -= nodes;
+  }
+  return {};
+}
+
+int64_t tasks_of_node() {
+  const char* list = std::getenv("SLURM_STEP_TASKS_PER_NODE");
+  const auto node = number("SLURM_NODEID");
+  return list == nullptr || !node ? 1 : entry_of(list, *node).value_or(1);
+}
+
 Launcher find() {
   Launcher out;
   const bool is_hydra = std::getenv("MPI_LOCALRANKID") != nullptr;  // Slurm sets PMI_RANK, too
@@ -57,6 +77,7 @@ Launcher find() {
     out.package = "libopenmpi3";
   } else if (!is_hydra && std::getenv("SLURM_PROCID") != nullptr &&
              std::getenv("SLURM_STEP_ID") != nullptr && read(kSlurm, &out)) {
+    out.local_rank_count = tasks_of_node();
     // Slurm's two ways to connect processes belong to different libraries.
     const bool is_pmix = std::getenv("PMIX_RANK") != nullptr;
     const bool is_pmi = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;

@@ -56,18 +56,7 @@ def _wheels():
     intel = WHEELS / "intel"
     library, launcher = intel / "lib/libmpi.so.12", intel / "bin/mpiexec.hydra"
     if library.exists() and launcher.exists():
-        folders = f"{intel}/lib:{intel}/opt/mpi/libfabric/lib"
-        yield Flavour(
-            "intel",
-            [str(launcher)],
-            [2],
-            {
-                "TENON_MPI_LIBRARY": str(library),
-                "I_MPI_ROOT": str(intel),
-                "I_MPI_FABRICS": "shm",
-                "LD_LIBRARY_PATH": folders,
-            },
-        )
+        yield Flavour("intel", [str(launcher)], [2], {"TENON_MPI_LIBRARY": str(library)})
 
 
 FLAVOURS = [*_debian(), *_wheels()]

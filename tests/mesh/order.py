@@ -69,6 +69,34 @@ def always(mesh):
     assert code_of(lambda: np.asarray((f if mesh.rank == 0 else g)(ONES))) == "T0905"
 
 
+def mixed(mesh):
+    """Processes that run different operations, both of which they have agreed on before."""
+    functions = [
+        lambda x: tenon.all_reduce(x),
+        lambda x: tenon.all_reduce(x, kind="max"),
+        lambda x: tenon.permute(x, [(0, 1)]),
+        lambda x: tenon.permute(x, [(1, 0)]),
+        lambda x: tenon.all_gather(x),
+    ]
+    compiled = [tenon.compile(tenon.manual(mesh)(f)) for f in functions]
+    for _ in range(2):
+        for f in compiled:
+            np.asarray(f(ONES))
+    a, b = map(int, sys.argv[3:])
+
+    def differ():
+        np.asarray(compiled[a if mesh.rank == 0 else b](ONES))
+        np.asarray(compiled[0](ONES))  # finds what was sent before and not received
+
+    begin = time.monotonic()
+    found = code_of(differ)
+    # A process that heard nothing else hears that the other one has ended.
+    assert found == "T0905" or (mesh.rank == 0 and found == "T0908"), found
+    assert time.monotonic() - begin < 5
+    # Data may have been mixed, so there is no other transfer.
+    assert code_of(lambda: np.asarray(compiled[0](ONES))) == "T0906"
+
+
 def uneven(mesh):
     """Processes without a part in a move wait for each other later."""
     x = np.full(2, mesh.rank + 1, np.float32)

@@ -67,6 +67,21 @@ def test_launch():
     assert done.stdout.count("sum: f32[4, 6]") == 1
 
 
+@pytest.mark.parametrize(
+    "flavour", [f for f in FLAVOURS if f.name in ("standard", "intel")], ids=lambda f: f.name
+)
+def test_launch_by_an_installation_of_its_own(flavour):
+    """The library is that of the first launcher in PATH, not the system's."""
+    folder = Path(flavour.launcher[0]).parent
+    path = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    done = tenon("launch", "-n", 2, "--", "sh", "-c", "echo $TENON_MPI_LIBRARY", **path)
+    library = done.stdout.splitlines()[0]
+    assert Path(library).resolve().is_relative_to(folder.parent.resolve()), done
+    done = tenon("launch", "-n", 2, "--", TENON, "run", MODEL, "--seed", 1, **path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("sum: f32[4, 6]") == 1
+
+
 def test_simulated_meshes():
     done = tenon("run", MODEL, "--seed", 1, "--simulate", "data=2")
     assert done.returncode == 0 and "sum: f32[2, 4, 6]" in done.stdout, done.stderr
@@ -113,6 +128,15 @@ def test_library_of_another_kind():
     )
     assert done.returncode != 0
     assert "T0902" in done.stdout and "different kinds" in done.stdout, done.stdout
+
+
+def test_number_of_simulated_ranks_that_is_none():
+    """It counted as one simulated rank."""
+    for text in ("x", "0", "65", "2 "):
+        done = tenon("run", MODEL, "--seed", 1, TENON_MESH_SIMULATE=text)
+        assert done.returncode != 0
+        for part in (f"TENON_MESH_SIMULATE='{text}' is not a number", "T0902", "mpi: no launcher"):
+            assert part in done.stderr, done.stderr
 
 
 def test_library_that_is_not_there():

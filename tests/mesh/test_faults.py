@@ -23,13 +23,14 @@ SAYS = {
     "op": ["T0905", "(sum)", "(max)"],
 }
 FULL = os.environ.get("CHECK_FULL") == "1"
-ROUNDS = 10 if FULL else 1
 DEBIAN = [f for f in FLAVOURS if f.name in ("openmpi", "mpich")]
-# The libraries take turns, except in `./check --full`.
+# The launcher of MPICH 5.0.2 forgets the status of a process that ends after another one, and its text.
+FULL_FLAVOURS = [f for f in FLAVOURS if f.name != "standard"]
+# The libraries take turns. `./check --full` has all kinds on all of them, and ten times on Debian's.
 CASES = [
-    (flavour, kind)
+    (flavour, kind, 10 if FULL and flavour in DEBIAN else 1)
     for i, kind in enumerate(SAYS)
-    for k, flavour in enumerate(DEBIAN)
+    for k, flavour in enumerate(FULL_FLAVOURS if FULL else DEBIAN)
     if FULL or i % len(DEBIAN) == k
 ]
 
@@ -38,9 +39,9 @@ def left_over():
     return subprocess.run(["pgrep", "-f", str(FAULT)], capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize(("flavour", "kind"), CASES, ids=lambda v: getattr(v, "name", v))
-def test_fault(flavour, kind, tmp_path):
-    for _ in range(ROUNDS):
+@pytest.mark.parametrize(("flavour", "kind", "rounds"), CASES, ids=lambda v: getattr(v, "name", v))
+def test_fault(flavour, kind, rounds, tmp_path):
+    for _ in range(rounds):
         begin = time.monotonic()
         done = flavour.run(
             2,

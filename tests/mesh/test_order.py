@@ -12,8 +12,8 @@ LIBRARIES = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
 DEBIAN = [f for f in FLAVOURS if f.name in LIBRARIES]
 
 
-def check(flavour, count, kind, **environment):
-    command = [PYTHON, ORDER, kind, LIBRARIES[flavour.name]]
+def check(flavour, count, kind, *words, **environment):
+    command = [PYTHON, ORDER, kind, LIBRARIES[flavour.name], *words]
     done = flavour.run(count, command, timeout=60, TENON_COLLECTIVE_TIMEOUT="8", **environment)
     assert done.stdout.count("right\n") == count, done.stdout
     assert done.returncode == 0, done.stdout
@@ -38,6 +38,19 @@ def test_three(flavour, kind):
 )
 def test_fork(flavour):
     check(flavour, 2, "fork")
+
+
+MIXES = [(0, 1), (0, 4), (2, 3), (0, 2), (4, 3)]
+
+
+@pytest.mark.parametrize(
+    ("flavour", "mix"),
+    [(f, m) for i, m in enumerate(MIXES) for k, f in enumerate(DEBIAN) if i % len(DEBIAN) == k],
+    ids=lambda v: getattr(v, "name", v),
+)
+def test_mixed(flavour, mix):
+    """Operations that were agreed on before, in another order in each process."""
+    check(flavour, 2, "mixed", *mix)
 
 
 @pytest.mark.parametrize("flavour", DEBIAN[:1], ids=lambda f: f.name)

@@ -23,7 +23,7 @@ def check(here: pathlib.Path, folder: pathlib.Path, part: str) -> int:
         return 77
     number, count = map(int, part.split("/"))
     prefix = f"part_{number}_of_{count}_"
-    path = folder / f"{prefix}{_digest(here)}"
+    path = folder / f"{prefix}{digest(here)}"
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(f"{prefix}*"):
         if old != path:
@@ -42,14 +42,18 @@ def _names() -> list[str]:
     return sorted({name.split("/")[0] for name in ENTRIES})
 
 
-def _digest(here: pathlib.Path) -> str:
+def digest(*folders: pathlib.Path) -> str:
     """Of what decides verdicts: PyTorch, the package, the core and the plugins, and what judges."""
     import tenon
     import torch
 
     package = pathlib.Path(tenon.__file__).parent
     libraries = package.parent.parent / "lib"
-    files = [*package.rglob("*.py"), *package.glob("*.so"), *here.glob("opdb*.py")]
+    files = [
+        *package.rglob("*.py"),
+        *package.glob("*.so"),
+        *(f for folder in folders for f in folder.glob("opdb*.py")),
+    ]
     files += [
         f
         for pattern in ("libtenon.so", "tenon/plugins.d/*")

@@ -123,8 +123,11 @@ tenon_work_t::Part join(tenon_comm_t& comm, const tenon_transfer_t& side) {
   const uint64_t arrival = arrival_ns(steady_ns(), bytes_of(side));
   if (side.transfer == TENON_TRANSFER_SEND) {
     part.letter = std::make_shared<Letter>(Letter{side, arrival, false});
-    shared.letters[{comm.place, side.peer, side.tag}].push_back(part.letter);
-  } else if (side.transfer != TENON_TRANSFER_RECEIVE) {
+    Mail& mail = shared.mail[{comm.place, side.peer, side.tag}];
+    mail.letters[mail.sent++] = part.letter;
+  } else if (side.transfer == TENON_TRANSFER_RECEIVE) {
+    part.number = shared.mail[{side.peer, comm.place, side.tag}].asked++;
+  } else {
     part.number = comm.met++;
     auto& meeting = shared.meetings[part.number];
     if (meeting == nullptr) {
@@ -170,10 +173,11 @@ Status meet(tenon_work_t::Part& part, Shared& shared, uint32_t place) {
 }
 
 Status receive(tenon_work_t::Part& part, Shared& shared, uint32_t place) {
-  auto& waiting = shared.letters[{part.side.peer, place, part.side.tag}];
-  if (waiting.empty() || steady_ns() < waiting.front()->ready_ns) return {};
-  const std::shared_ptr<Letter> letter = waiting.front();
-  waiting.pop_front();
+  auto& letters = shared.mail[{part.side.peer, place, part.side.tag}].letters;
+  const auto own = letters.find(part.number);
+  if (own == letters.end() || steady_ns() < own->second->ready_ns) return {};
+  const std::shared_ptr<Letter> letter = own->second;
+  letters.erase(own);
   part.done = letter->copied = true;
   return copy_letter(*letter, part.side);
 }

@@ -4,7 +4,6 @@
 #define TENON_PLUGINS_SIM_COLLECTIVE_EXCHANGE_H_
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,13 +30,19 @@ struct Letter {
   bool copied = false;
 };
 
+// From one member to another one, with one tag. The first receive gets the first letter, whichever
+// work is looked at first.
+struct Mail {
+  std::map<uint64_t, std::shared_ptr<Letter>> letters;  // by number
+  uint64_t sent = 0, asked = 0;
+};
+
 // What the members of a communicator share. The mutex guards all of it.
 struct Shared {
   std::mutex mutex;
   std::vector<uint32_t> members;  // ranks of the world
   std::map<uint64_t, std::shared_ptr<Meeting>> meetings;
-  // By sender, receiver and tag, in order.
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::deque<std::shared_ptr<Letter>>> letters;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, Mail> mail;  // by sender, receiver and tag
   bool aborted = false;
 };
 

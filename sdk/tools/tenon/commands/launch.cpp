@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <tenon/abi/collective.h>
+#include <tenon/cpp/engines.hpp>
 
 #include <vector>
 
 #include "sdk/tools/tenon/cli/options.h"
 #include "sdk/tools/tenon/console/console.h"
-#include "sdk/tools/tenon/execution/ranks.h"
 #include "sdk/tools/tenon/host/host.h"
 
 namespace tenon::tools {
@@ -31,8 +31,9 @@ class Launcher {
   explicit Launcher(const Host& host) : host_(host) {}
 
   int find(const LaunchOptions& options) {
-    const std::vector<std::string> names =
-        options.engine.empty() ? engine_names(host_) : std::vector<std::string>{options.engine};
+    const std::vector<std::string> names = options.engine.empty()
+                                               ? engines::names(*host_.registry)
+                                               : std::vector<std::string>{options.engine};
     for (const std::string& name : names) {
       if (ask(name, static_cast<uint32_t>(options.processes))) return kOk;
     }
@@ -43,18 +44,14 @@ class Launcher {
 
  private:
   bool ask(const std::string& name, uint32_t count) {
-    const void* table = nullptr;
-    tenon_code_t code = host_.registry->plugin_interface(
-        host_.registry->self, str("collective"), str(name), str(TENON_COLLECTIVE_ID), &table);
-    const auto* api = static_cast<const tenon_collective_api_t*>(table);
-    if (code == TENON_OK && api->launcher == nullptr) {
+    const tenon_collective_api_t* api = engines::find(*host_.registry, name);
+    if (api != nullptr && api->launcher == nullptr) {
       reasons_ += fmt::format("; {} has no launcher", safe(name));
       return false;
     }
     Text text;
     const tenon_sink_t sink = text.sink();
-    if (code == TENON_OK) code = api->launcher(api->self, count, &sink);
-    if (code == TENON_OK) {
+    if (api != nullptr && api->launcher(api->self, count, &sink) == TENON_OK) {
       words_ = words_of(text.text);
       return !words_.empty();
     }

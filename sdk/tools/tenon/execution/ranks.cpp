@@ -1,6 +1,7 @@
 #include "sdk/tools/tenon/execution/ranks.h"
 
 #include <tenon/abi/host.h>
+#include <tenon/cpp/engines.hpp>
 
 #include <utility>
 
@@ -10,13 +11,6 @@ namespace tenon::tools {
 namespace {
 
 constexpr std::string_view kPlaceholder = "{rank}";
-
-const tenon_collective_api_t* engine_of(const Host& host, const std::string& name) {
-  const void* table = nullptr;
-  const tenon_code_t code = host.registry->plugin_interface(
-      host.registry->self, str("collective"), str(name), str(TENON_COLLECTIVE_ID), &table);
-  return code == TENON_OK ? static_cast<const tenon_collective_api_t*>(table) : nullptr;
-}
 
 bool region_has_collectives(const Host& host, tenon_graph_t* graph, tenon_region_t region) {
   auto view_of = sized<tenon_region_view_t>();
@@ -44,18 +38,9 @@ void fill_in(const ThisRank& here, std::string& text) {
 
 }  // namespace
 
-std::vector<std::string> engine_names(const Host& host) {
-  std::vector<std::string> names;
-  (void)host.registry->provided_each(
-      host.registry->self, str("collective"), &names, [](void* to, tenon_str_t name) {
-        static_cast<std::vector<std::string>*>(to)->emplace_back(view(name));
-      });
-  return names;
-}
-
 ThisRank this_rank(const Host& host) {
-  for (const std::string& name : engine_names(host)) {
-    const tenon_collective_api_t* api = engine_of(host, name);
+  for (const std::string& name : engines::names(*host.registry)) {
+    const tenon_collective_api_t* api = engines::find(*host.registry, name);
     auto launch = sized<tenon_launch_t>();
     if (api != nullptr && api->launched(api->self, &launch) == TENON_OK && launch.is_launched != 0)
       return {true, launch.rank, launch.rank_count, api};

@@ -1,7 +1,6 @@
 // Models of several processes: which of them this one is, and all of them in one.
 #pragma once
 #include <string>
-#include <vector>
 
 #include <tenon/abi/collective.h>
 
@@ -17,8 +16,6 @@ struct ThisRank {
   const tenon_collective_api_t* engine = nullptr;  // that knows the launcher
 };
 
-// The engines that plugins provide. Loads none.
-std::vector<std::string> engine_names(const Host& host);
 // Asks the engines, which loads their plugins. Opens none.
 ThisRank this_rank(const Host& host);
 // Whether a graph has ops that several processes compute together.
