@@ -151,7 +151,7 @@ void destroy(void*, tenon_kernel_t* kernel) noexcept {
 
 // Null if these sizes ran before, unless TENON_COLLECTIVE_CHECK=always.
 std::unique_ptr<Job> agreement(tenon_kernel_t& kernel, const std::vector<int64_t>& dims) {
-  if (kernel.members->comm == nullptr || kernel.what.op == Op::kAxisIndex) return nullptr;
+  if (kernel.members->control == nullptr || kernel.what.op == Op::kAxisIndex) return nullptr;
   const std::lock_guard lock(kernel.mutex);
   if (kernel.agreed.contains(dims) && !always_agrees()) return nullptr;
   const std::string start = sized_name(kernel.what, dims);

@@ -29,6 +29,7 @@ class Transfer {
   Status test(bool* out_done);
 
  private:
+  Status failed(tenon_code_t code);
   Status give_up();
   Status look_around(uint64_t now);
   Status check(int64_t rank, uint64_t now);
