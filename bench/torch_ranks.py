@@ -34,7 +34,10 @@ def network(args):
     torch.manual_seed(0)
     layers = []
     for _ in range(args.layers):
-        up, down = torch.nn.Linear(args.width, 4 * args.width), torch.nn.Linear(4 * args.width, args.width)
+        up, down = (
+            torch.nn.Linear(args.width, 4 * args.width),
+            torch.nn.Linear(4 * args.width, args.width),
+        )
         layers.append(torch.nn.Sequential(up, torch.nn.GELU(), down))
     net = torch.nn.Sequential(*layers)
     plan = {"*.0": ColwiseParallel(), "*.2": RowwiseParallel()}

@@ -309,6 +309,7 @@ Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Me
   const std::lock_guard lock(mutex_);
   auto& group = groups_[{std::string(mesh_text), std::string(axes_text)}];
   if (group == nullptr && own != nullptr) {
+    line_.let_nap();
     own->number = kGivenNumbers + ++given_count_;
     group = std::move(own);
   } else if (group == nullptr) {

@@ -97,7 +97,9 @@ class Code(OutputCode):
         if any("with_effects" in str(n.target) for n in nodes):
             return "a graph with effects is not kept: torch's entry loses its tokens"
         if any(map(is_transfer, nodes)):
-            return "a graph with transfers is not kept: torch would hide that the ranks differ in them"
+            return (
+                "a graph with transfers is not kept: torch would hide that the ranks differ in them"
+            )
         if any(_is_object(self._gm, n) for n in nodes):
             return "a graph that holds an object, such as the mesh of a DTensor, is not kept: torch's entry loses it"
         return ""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+
 def _is_read(node: fx.Node) -> bool:
     return any(user.users if is_wait(user) else True for user in node.users)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-
 from typing import NamedTuple
 
 from tenon import DeviceError, Error
@@ -64,7 +63,9 @@ def _mesh_of(options: Options, name: str) -> str:
     if not options.collectives:
         raise Unsupported("the option collectives is off")
     if options.deterministic:
-        raise Unsupported("the order of its sums is the library's, and the program is deterministic")
+        raise Unsupported(
+            "the order of its sums is the library's, and the program is deterministic"
+        )
     problem = _registered()
     if problem:
         raise Unsupported(problem)
@@ -125,7 +126,9 @@ class _Engine:
         own = to if source is None else torch.frombuffer(source, dtype=kind)
         whole = own.clone() if transfer == "reduce_scatter" else None
         try:
-            work = _CALLS[transfer](_group(name), own if whole is None else whole, to, combine, peer)
+            work = _CALLS[transfer](
+                _group(name), own if whole is None else whole, to, combine, peer
+            )
         except Exception as error:
             raise _failed(name, error) from error
         return Started(work, name, to, whole)

@@ -91,9 +91,7 @@ def compile_graph(
     return made
 
 
-def _walk(
-    made: Compiled, options: Options, constants: dict[str, torch.Tensor]
-) -> Walk:
+def _walk(made: Compiled, options: Options, constants: dict[str, torch.Tensor]) -> Walk:
     """Transfers are parts of several programs only where values order them: the order of programs is open."""
     graph = made.gm.graph
     walk = _walked(made, constants, engine.groups_of(options))

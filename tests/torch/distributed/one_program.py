@@ -16,7 +16,6 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-
 ALONE = 1
 """Scenarios of no number of ranks run alone: they need settings, or a process ends."""
 
@@ -121,7 +120,9 @@ def groups_of_some_ranks() -> None:
     with graphs() as made:
         g = compiled(f, fullgraph=True)
         for _ in range(1 + half):
-            close(g(torch.full((3,), 1.0 + half + place)), torch.full((3,), 2 * (3.0 + 2 * half) + 1))
+            close(
+                g(torch.full((3,), 1.0 + half + place)), torch.full((3,), 2 * (3.0 + 2 * half) + 1)
+            )
     assert len(made[0].partitions) == 1 and not made[0].unsupported
     across = compiled(lambda x: fc.all_reduce(x + 1, "sum", mesh["dp"]) * 2, fullgraph=True)
     close(across(torch.full((2,), float(half))), torch.full((2,), 6.0))

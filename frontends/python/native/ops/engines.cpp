@@ -104,9 +104,9 @@ tenon_code_t takes_slot(void* self, tenon_comm_t*, const tenon_transfer_kind_t* 
 // Memory as a memoryview, or None for a side without elements.
 nb::object bytes_of(const tenon_native_memory_t& memory, uint64_t elements) {
   if (elements == 0) return nb::none();
-  PyObject* made = PyMemoryView_FromMemory(reinterpret_cast<char*>(memory.handle),
-                                           static_cast<Py_ssize_t>(memory.length_bytes),
-                                           PyBUF_WRITE);
+  PyObject* made =
+      PyMemoryView_FromMemory(reinterpret_cast<char*>(memory.handle),
+                              static_cast<Py_ssize_t>(memory.length_bytes), PyBUF_WRITE);
   if (made == nullptr) nb::raise_python_error();
   return nb::steal(made);
 }
