@@ -84,12 +84,10 @@ class Groups:
     """
 
     def __init__(
-        self, mesh_of: Callable[[str], str], combines: dict[str, tuple[str, ...]], is_part: bool = False
+        self, mesh_of: Callable[[str], str], combines: dict[str, tuple[str, ...]]
     ):  # fmt: skip
         self.mesh_of = mesh_of
         self.combines = combines
-        self.is_part = is_part
-        """Whether the graph is a part, whose placeholders may be results of other parts."""
         self.order = Order()
 
 

@@ -75,9 +75,8 @@ def broadcast(n: Node, x: Value, source: int, group: str) -> Value:
 
 @lowering("_c10d_functional.wait_tensor.default")
 def wait(n: Node, x: Value) -> Value:
-    """The program waits for its own transfers where it reads them."""
-    groups = groups_of(n.walk.groups)
+    """The program waits for its own transfers where it reads them, and knows no others."""
     source: Any = n.node.args[0]
-    if source in n.walk.unsupported or source.op == "placeholder" and not groups.is_part:
+    if source in n.walk.unsupported or source.op == "placeholder":
         raise Unsupported("it waits for a transfer of torch's")
     return x

@@ -45,9 +45,9 @@ class Started(NamedTuple):
     """Of a reduce_scatter: what `to` is a part of."""
 
 
-def groups_of(options: Options, is_part: bool = False) -> Groups:
+def groups_of(options: Options) -> Groups:
     """What the transfers of a walk may use; `mesh_of` raises Unsupported where they stay in torch."""
-    return Groups(functools.partial(_mesh_of, options), COMBINES, is_part)
+    return Groups(functools.partial(_mesh_of, options), COMBINES)
 
 
 def no_groups(why: str) -> Groups:

@@ -226,7 +226,7 @@ def _is_free(nodes: Any) -> bool:
 def _partition(module: fx.GraphModule, options: Options, made: Compiled) -> Partition | None:
     try:
         walk = Walk(module.graph, made.kind)
-        walk.groups = engine.groups_of(options, is_part=True)
+        walk.groups = engine.groups_of(options)
         walk.run()
         if walk.unsupported:
             _note(made, walk)

@@ -6,11 +6,14 @@ import contextlib
 import os
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
+import tenon
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as fc
 from common import Perceptron, close, compiled, mesh_of, same_gradients, scenario, twins
+from tenon import logs
 from tenon.torch.capture.watch import watch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -76,9 +79,14 @@ def what_the_engine_does_not_combine() -> None:
         return fc.all_reduce(largest.exp(), "sum", mesh) + 1
 
     x = torch.randn(3) + dist.get_rank()
-    with graphs() as made:
+    with graphs() as made, mock.patch.object(logs, "log") as log:
+        tenon.set_logs("perf")
         close(compiled(f, fullgraph=True)(x), f(x))
-    assert "a reduction of the kind max of float32" in reasons(made[0])
+        tenon.set_logs()
+    assert len(made[0].partitions) == 2, reasons(made[0])
+    said = [call.args[1] for call in log.call_args_list if call.args[0] == "perf"]
+    wanted = "all_reduce.default stays in torch: a reduction of the kind max of float32"
+    assert sum("one_program.py:" in text and wanted in text for text in said) == 1, said
 
 
 def several(x: torch.Tensor, mesh: DeviceMesh) -> list[torch.Tensor]:
