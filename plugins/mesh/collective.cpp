@@ -41,7 +41,7 @@ bool CollectiveJob::takes(uint32_t kind) const {
   asked.combine = what_.combine;
   asked.dtype = what_.dtype;
   asked.elements = std::max(elements(from_), elements(to_));
-  const tenon_collective_api_t& api = ranks_.engine();
+  const tenon_collective_api_t& api = *members_.api;
   return api.takes(api.self, members_.comm, &asked) == TENON_OK;
 }
 

@@ -163,8 +163,9 @@ Texts texts_of(const Collective& what, const std::vector<int64_t>& dims) {
   return {start + what.text, start + what.text_here};
 }
 
+// Nothing is agreed on: in a group of one process, and in one that the program has made.
 bool is_alone(const tenon_kernel_t& kernel) {
-  return kernel.members->comm == nullptr || kernel.what.op == Op::kAxisIndex;
+  return kernel.members->control == nullptr || kernel.what.op == Op::kAxisIndex;
 }
 
 // What this process says of sizes that ran before. Null: they are new.

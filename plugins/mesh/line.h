@@ -4,6 +4,7 @@
 #ifndef TENON_PLUGINS_MESH_LINE_H_
 #define TENON_PLUGINS_MESH_LINE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -85,6 +86,8 @@ class Line {
   // meanwhile.
   Status run(Job& job);
   std::mutex& mutex() { return mutex_; }
+  // From now on transfers move on by threads of their engine.
+  void let_nap() { naps_ = true; }
 
  private:
   void advance_all();
@@ -93,15 +96,19 @@ class Line {
   void settle(Queue& queue);
 
   std::mutex mutex_;
+  std::atomic<bool> naps_ = false;
   std::list<Queue> queues_;
 };
 
-// Yields more and more: not at all, to other threads, and then with naps of 50 us.
+// Yields more and more: not at all, to other threads, and then with naps of 50 us. Where transfers
+// move on by themselves it naps at once: who yields alone keeps its place among those that compute.
 class Patience {
  public:
+  explicit Patience(bool naps = false) : naps_(naps) {}
   void pause();
 
  private:
+  const bool naps_;
   uint32_t turns_ = 0;
 };
 

@@ -19,6 +19,8 @@ namespace {
 constexpr uint32_t kRanksHereMax = 64;
 // Groups have numbers from 1, and their agreements numbers above this.
 constexpr uint32_t kControlNumbers = 1u << 16;
+// Groups of the program above this: they may differ between processes.
+constexpr uint32_t kGivenNumbers = 1u << 20;
 
 const tenon_host_registry_t& registry() {
   static const auto* table = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID, 1);
@@ -92,6 +94,33 @@ class Agreement : public Job {
   bool may_start_ = true;
 };
 
+// The group that the program has made, if the mesh is one: null if not.
+Status given(const Mesh& mesh, std::unique_ptr<Members>* out) {
+  if (mesh.axes().size() != 1) return {};
+  const Mesh::Axis& axis = mesh.axes()[0];
+  for (const std::string& name : engines::names(registry())) {
+    const tenon_collective_api_t* api = engines::find(registry(), name);
+    if (api == nullptr || api->group == nullptr) continue;
+    auto made = std::make_unique<Members>();
+    uint32_t place = 0, count = 0;
+    const tenon_code_t code = api->group(api->self, str(axis.name), &made->comm, &place, &count);
+    if (code == TENON_NOT_FOUND) continue;
+    if (code != TENON_OK) return Status(code);
+    if (count != axis.size) {
+      return fail(TENON_FAILED_PRECONDITION,
+                  cat("T0901: the program is for ", axis.size, " processes of the group ",
+                      quoted(axis.name), ", which has ", count));
+    }
+    made->api = api;
+    made->is_given = true;
+    made->position = place;
+    for (uint32_t i = 0; i < count; ++i) made->ranks.push_back(i);
+    *out = std::move(made);
+    return {};
+  }
+  return {};
+}
+
 // TENON_MESH_SIMULATE, or 0.
 uint32_t simulated() {
   static const uint32_t count = [] {
@@ -133,7 +162,7 @@ Status Ranks::end(bool* out_ended) {
   TENON_TRY(news_.are_over(line_, out_ended));
   if (!*out_ended) return {};
   for (const auto& [name, group] : groups_) {
-    if (group == nullptr || group->comm == nullptr) continue;
+    if (group == nullptr || group->comm == nullptr || group->is_given) continue;
     (void)api_->comm_release(api_->self, group->comm);
     if (group->control->comm != nullptr) (void)api_->comm_release(api_->self, group->control->comm);
   }
@@ -190,7 +219,7 @@ Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& l
     return fail(TENON_UNIMPLEMENTED,
                 cat("T0902: the engine ", view(api.name), " does not take memory of the host"));
   }
-  api_ = &api;
+  world_.api = api_ = &api;
   auto gather = sized<tenon_gather_t>();
   gather.rank = ordinal_;
   gather.rank_count = simulated_ranks();
@@ -210,12 +239,8 @@ Status Ranks::connect(const tenon_collective_api_t& api, const tenon_launch_t& l
   return {};
 }
 
-Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Members** out) {
-  Mesh mesh;
-  std::vector<size_t> axes;
-  std::string why = Mesh::parse(mesh_text, &mesh);
-  if (why.empty()) why = mesh.find(axes_text, &axes);
-  if (!why.empty()) return fail(TENON_INVALID_ARGUMENT, cat("T0901: the mesh is refused: ", why));
+// Whether the processes of a job fit the mesh.
+Status Ranks::connected(const Mesh& mesh, std::string_view mesh_text) {
   if (mesh.rank_count() != 1 || simulated_ranks() != 1) {
     if (const Status status = open(); status.code() == TENON_UNAVAILABLE) {
       return fail(TENON_UNAVAILABLE,
@@ -232,13 +257,29 @@ Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Me
                     quoted(mesh_text), ", and ", count_,
                     count_ == 1 ? " process runs it" : " processes run it"));
   }
+  return {};
+}
+
+Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Members** out) {
+  Mesh mesh;
+  std::vector<size_t> axes;
+  std::string why = Mesh::parse(mesh_text, &mesh);
+  if (why.empty()) why = mesh.find(axes_text, &axes);
+  if (!why.empty()) return fail(TENON_INVALID_ARGUMENT, cat("T0901: the mesh is refused: ", why));
+  std::unique_ptr<Members> own;
+  TENON_TRY(given(mesh, &own));
+  if (own == nullptr) TENON_TRY(connected(mesh, mesh_text));
   const std::lock_guard lock(mutex_);
   auto& group = groups_[{std::string(mesh_text), std::string(axes_text)}];
-  if (group == nullptr) {
+  if (group == nullptr && own != nullptr) {
+    line_.let_nap();
+    own->number = kGivenNumbers + ++given_count_;
+    group = std::move(own);
+  } else if (group == nullptr) {
     auto made = std::make_unique<Members>();
     made->ranks = mesh.members(axes, rank_);
     made->position = mesh.position(axes, rank_);
-    made->number = static_cast<uint32_t>(groups_.size());
+    made->number = static_cast<uint32_t>(groups_.size()) - given_count_;
     if (made->count() > 1) {
       TENON_TRY(agree(cat("the group of the axes ", axes_text, " of the mesh ", mesh_text)));
       TENON_TRY(create(made.get()));
@@ -251,7 +292,9 @@ Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Me
 
 // All processes have agreed that they make communicators now, so none waits for long.
 Status Ranks::create(Members* members) {
+  members->api = api_;
   members->control = std::make_unique<Members>();
+  members->control->api = api_;
   members->control->ranks = members->ranks;
   members->control->position = members->position;
   members->control->number = members->number + kControlNumbers;

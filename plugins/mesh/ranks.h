@@ -24,8 +24,11 @@ uint32_t simulated_ranks();
 // Some processes in order, and the communicator of a mesh's group of this process. Without a
 // communicator the group is this process alone.
 struct Members {
+  const tenon_collective_api_t* api = nullptr;  // of the engine that connects them
   tenon_comm_t* comm = nullptr;
   std::unique_ptr<Members> control;  // the same processes, for agreements alone
+  // The program has made the group (`group` in collective.h): no agreements and no news.
+  bool is_given = false;
   std::vector<int64_t> ranks;
   int64_t position = 0;   // of this process
   uint64_t sequence = 0;  // of the last work; guarded by the line
@@ -43,6 +46,7 @@ class Ranks {
   Status open();
   // The group of this process along axes of a mesh. All processes ask for the same groups in the
   // same order. T0901 if the job has another number of processes than the mesh.
+  // A mesh whose only axis is a group that the program has made is found at once, without others.
   Status members(std::string_view mesh, std::string_view axes, Members** out);
   // Fails in all processes with T0905 unless all say the same. It names the first difference.
   Status agree(std::string_view text);
@@ -64,7 +68,6 @@ class Ranks {
 
   uint32_t rank() const { return rank_; }
   uint32_t count() const { return count_; }
-  const tenon_collective_api_t& engine() const { return *api_; }
   uint32_t flags() const { return flags_; }
   Recorder& recorder() { return recorder_; }
 
@@ -73,6 +76,7 @@ class Ranks {
   Status connect(const tenon_collective_api_t& api, const tenon_launch_t& launch);
   Status create(Members* members);
   Status create(const Members& members, tenon_comm_t** out);
+  Status connected(const Mesh& mesh, std::string_view text);
 
   const uint32_t ordinal_;
   Line& line_;
@@ -84,6 +88,7 @@ class Ranks {
   uint32_t flags_ = 0, rank_ = 0, count_ = 1;
   Members world_;  // carries agreements and news only
   std::map<std::pair<std::string, std::string>, std::unique_ptr<Members>> groups_;
+  uint32_t given_count_ = 0;  // of them
   Recorder recorder_;
   News news_;
   int process_ = 0;  // that opened the engine; a forked child has no part in it

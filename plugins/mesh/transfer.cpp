@@ -85,7 +85,7 @@ Status Transfer::start(std::string_view name, std::span<const tenon_transfer_t> 
   }
   name_ = name;
   sequence_ = ++members_.sequence;
-  ranks_.news().started(members_.number, sequence_);
+  if (!members_.is_given) ranks_.news().started(members_.number, sequence_);
   last_ns_ = now_ns();
   waited_ns_ = ended_ns_ = 0;
   warn_ns_ = first_warning_ns();
@@ -102,20 +102,22 @@ Status Transfer::begin(tenon_comm_t* comm, std::span<const tenon_transfer_t> tra
   auto info = sized<tenon_work_info_t>();
   info.sequence = sequence_;
   info.place = str(place_);
-  const tenon_collective_api_t& api = ranks_.engine();
+  const tenon_collective_api_t& api = *members_.api;
   return api.start(api.self, comm, transfers.data(), static_cast<uint32_t>(transfers.size()),
                    nullptr, &info, out);
 }
 
 void Transfer::skip() {
-  ranks_.news().started(members_.number, ++members_.sequence);
+  ++members_.sequence;
+  if (!members_.is_given) ranks_.news().started(members_.number, members_.sequence);
 }
 
 Status Transfer::look_at(tenon_work_t** work) {
   if (*work == nullptr) return {};
-  const tenon_collective_api_t& api = ranks_.engine();
+  const tenon_collective_api_t& api = *members_.api;
   uint32_t done = 0;
-  TENON_TRY(api.test(api.self, *work, &done));
+  if (const tenon_code_t code = api.test(api.self, *work, &done); code != TENON_OK)
+    return failed(code);
   if (done != 0) (void)api.work_release(api.self, std::exchange(*work, nullptr));
   return {};
 }
@@ -143,9 +145,21 @@ Status Transfer::test(bool* out_done) {
   return {};
 }
 
+// The engine says that a work of a group of the program is over, so others may follow. Such a group
+// has no transfers at the side.
+Status Transfer::failed(tenon_code_t code) {
+  if (!members_.is_given) return Status(code);
+  const Fault fault = Fault::last(code);
+  ranks_.recorder().end(entry_, now_ns());
+  (void)members_.api->work_release(members_.api->self, std::exchange(work_, nullptr));
+  std::string_view text = fault.message;
+  if (text.starts_with("T0906: ")) text.remove_prefix(7);
+  return fail(TENON_UNAVAILABLE, cat("T0906: ", what(), " failed: ", text));
+}
+
 // What the other processes say while this one waits.
 Status Transfer::look_around(uint64_t now) {
-  if (waited_ns_ < kTellNs) return {};
+  if (waited_ns_ < kTellNs || members_.is_given) return {};
   News& news = ranks_.news();
   if (!std::exchange(has_told_, true))
     TENON_TRY(news.tell({members_.number, sequence_, cat(name_, " of ", place_)}));
@@ -175,6 +189,8 @@ Status Transfer::fail_with(tenon_code_t code, std::string_view text) {
 }
 
 std::string Transfer::what() const {
+  if (members_.is_given)
+    return cat("place ", members_.position, " of its group: ", name_, " of ", place_);
   return cat("rank ", ranks_.rank(), ": ", name_, " of ", place_, " (transfer ", sequence_,
              " of group ", members_.number, ")");
 }
@@ -183,12 +199,13 @@ Status Transfer::give_up() {
   const std::string text =
       cat("T0904: ", what(), " did not end within ", limit_ns() / 1'000'000'000u,
           " s (TENON_COLLECTIVE_TIMEOUT)", ranks_.recorder().advice());
-  if ((ranks_.flags() & TENON_COLLECTIVE_ABORT_ENDS) != 0) announce(text);
+  if (!members_.is_given && (ranks_.flags() & TENON_COLLECTIVE_ABORT_ENDS) != 0) announce(text);
   ranks_.recorder().keep();
-  const tenon_collective_api_t& api = ranks_.engine();
-  ranks_.give_up();
+  const tenon_collective_api_t& api = *members_.api;
+  if (!members_.is_given) ranks_.give_up();
   (void)api.abort(api.self, members_.comm, kExitStatus, str(text));
-  return fail(TENON_DEADLINE_EXCEEDED, text);
+  // Not DEADLINE_EXCEEDED, which means to those who wait for a fence that they may go on.
+  return fail(TENON_UNAVAILABLE, text);
 }
 
 }  // namespace tenon::mesh

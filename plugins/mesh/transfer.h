@@ -41,6 +41,7 @@ class Transfer {
   Status begin(tenon_comm_t* comm, std::span<const tenon_transfer_t> transfers, tenon_work_t** out);
   // Makes *work null if it is done.
   Status look_at(tenon_work_t** work);
+  Status failed(tenon_code_t code);
   Status give_up();
   Status look_around(uint64_t now);
   Status check(int64_t rank, uint64_t now);

@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 import torch.distributed
@@ -61,3 +62,19 @@ def test_ranks_that_differ(tmp_path):
         said = [t for t in texts if "compile different collectives in " in t]
         assert said and "mismatches.py:" in said[0] and "T0645" in said[0], (name, texts)
         assert all(texts), (name, texts)
+
+
+def test_the_engine_can_be_disabled(tmp_path, monkeypatch):
+    monkeypatch.setenv("TENON_PLUGINS_DISABLE", "python.torch")
+    (texts,) = run(tmp_path, 2, "one_program.an_engine_that_is_disabled").values()
+    assert not any(texts), texts
+
+
+def test_a_rank_that_ends(tmp_path):
+    """The other one says which rank waited, for what and at which line, long before the group's limit."""
+    begin = time.monotonic()
+    (texts,) = run(tmp_path, 2, "one_program.a_rank_that_ends").values()
+    assert time.monotonic() - begin < 50
+    assert texts[1] == "the process ended"
+    for part in ("T0906", "rank 0", "all_reduce of f32", "one_program.py:"):
+        assert part in texts[0], texts[0]

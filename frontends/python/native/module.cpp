@@ -99,4 +99,5 @@ NB_MODULE(_native, m) {
   bind_ops(m);
   bind_importers(m);
   bind_kernels(m);
+  bind_engines(m);
 }

@@ -27,6 +27,7 @@ from torch._inductor.output_code import OutputCode
 
 from ..graph.input_names import INPUT
 from ..graph.source_locations import MODULES, first_line, modules_of
+from ..graph.transfers import is_transfer
 from ..program.options import Options
 from ..program.partitioner import Compiled, compile_graph
 from . import kept_lines
@@ -97,6 +98,10 @@ class Code(OutputCode):
             return "a graph whose sizes change is not kept"
         if any("with_effects" in str(n.target) for n in nodes):
             return "a graph with effects is not kept: torch's entry loses its tokens"
+        if any(map(is_transfer, nodes)):
+            return (
+                "a graph with transfers is not kept: torch would hide that the ranks differ in them"
+            )
         if any(_is_object(self._gm, n) for n in nodes):
             return "a graph that holds an object, such as the mesh of a DTensor, is not kept: torch's entry loses it"
         return ""

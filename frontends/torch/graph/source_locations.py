@@ -37,10 +37,14 @@ def place_of(node: fx.Node) -> str:
     return text_of(line) if line is not None else _module_text(node) or text_of(None)
 
 
-def place_of_user(node: fx.Node) -> str:
+def line_of_user(node: fx.Node) -> tuple[str, int] | None:
     """The innermost line of a node that is in neither torch nor Tenon."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    return text_of(of_user((path, int(line)) for path, line in frames))
+    return of_user((path, int(line)) for path, line in frames)
+
+
+def place_of_user(node: fx.Node) -> str:
+    return text_of(line_of_user(node))
 
 
 def _module_text(node: fx.Node) -> str:

@@ -20,9 +20,10 @@ from .node import BEYOND, Node, checked_whole, constant, dtype_of, fake_of
 from .saved import Memory
 from .size_constraints import claim
 from .sizes import Numbers, Whole, has_found, is_found, may_be_negative, size_in
-from .source_locations import line_of, name_of
+from .source_locations import line_of, line_of_user, name_of
 from .table import Unsupported, find
 from .tracing import WalkTrace
+from .transfers import Groups, is_transfer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Walk:
         self.keep_inputs = False  # also those that are not read
         self.assertions: list[Value] = []  # conditions that a call fails without
         self.places: dict[int, Value] = {}  # where masks are set, by their numbers
+        self.groups: Groups | None = None  # that transfers between ranks may use
         self.random = 0  # how many streams of random numbers were drawn
         self.drawn: list[
             torch.SymInt | Number | None
@@ -65,6 +67,8 @@ class Walk:
         """
         with tracing(self.trace):
             for node in sorted(self.graph.nodes, key=lambda n: n.op != "placeholder"):
+                if self.groups is not None:
+                    self.groups.order.visit(node)
                 self._visit(node)
 
     def _visit(self, node: fx.Node) -> None:
@@ -263,7 +267,7 @@ class Walk:
         return ops.reshape(value, shape) if has_found(fake.shape) else value
 
     def _locate(self, node: fx.Node) -> None:
-        line = line_of(node)
+        line = line_of_user(node) if is_transfer(node) else line_of(node)
         place = (line, name_of(node))
         if place != self._place:
             self._place = place

@@ -6,6 +6,7 @@ from ..graph.table import find, overloads
 from . import (  # noqa: F401
     attention,
     bags,
+    collectives,
     complex,
     control,
     convolution,

@@ -16,7 +16,8 @@ from tenon import UsageError, logs
 
 import torch
 
-from ..graph.source_locations import first_line, of_user, place_of, text_of
+from ..graph.source_locations import first_line, of_user, place_of, place_of_user, text_of
+from ..graph.transfers import is_transfer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -246,6 +247,9 @@ def _log_times(graph: str, made: Compiled, walk_ms: float, compile_ms: float) ->
         logs.log(
             "perf", f"{graph}: calls are slower, as {len(made.in_torch)} operators stay in torch"
         )
+    for node in filter(is_transfer, made.in_torch):
+        reason = made.in_torch[node]
+        logs.log("perf", f"{place_of_user(node)}: {node.target} stays in torch: {reason}")
 
 
 def log_not_kept(gm: fx.GraphModule) -> None:

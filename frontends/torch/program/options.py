@@ -41,7 +41,8 @@ class Options:
     programs, which must not change any more. `stable`: programs for inference keep packed forms of
     parameters until these change. `compare`: how much of the parameters' memory each call compares
     for that, one of `COMPARED`. `deterministic`: the same bits on every instruction
-    set. `autotune`: where implementations compete, they are measured. `threads`: at most so many
+    set. `autotune`: where implementations compete, they are measured. `collectives`: transfers between
+    ranks are parts of programs; without, they stay in torch. `threads`: at most so many
     compute a call. Names with a dot are options of devices ("cpu.opt").
 
     UsageError T0641 for others, and for other values.
@@ -60,6 +61,7 @@ class Options:
             )
         self.deterministic = _switch(given, "deterministic", False)
         self.autotune = _switch(given, "autotune", False)
+        self.collectives = _switch(given, "collectives", True)
         self.threads = _threads(given)
         self.devices: list[tuple[str, str]] = [
             (k, str(given.pop(k))) for k in list(given) if "." in k
@@ -79,7 +81,7 @@ class Options:
 
 
 _NAMES = (
-    "device", "freezing", "stable", "compare", "deterministic", "autotune", "threads",
+    "device", "freezing", "stable", "compare", "deterministic", "autotune", "collectives", "threads",
 )  # fmt: skip
 
 

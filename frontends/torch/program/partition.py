@@ -17,6 +17,7 @@ from ..graph.input_names import input_name
 from ..graph.saved import Memory
 from ..graph.sizes import Numbers
 from ..graph.source_locations import first_line
+from ..graph.transfers import is_transfer
 from ..graph.walk import Walk
 from .parameter_cache import ParameterCache
 from .results import Results
@@ -138,6 +139,7 @@ class Partition:
         self._copies = [(a, b) for a, b in self.results.updates if self._given.get(b) != a]
         # A call that fails because of an index runs in torch, which needs inputs as they were.
         self._in_place = not walk.trace.checks
+        self._transfers = any(map(is_transfer, gm.graph.nodes))
         self._warned = False
         self.label = f"tenon::{walk.name} {first_line(gm.graph.nodes)}"  # of its rows in a profile
         self.keeps_inputs = False  # those of the first call, for a page
@@ -246,13 +248,14 @@ class Partition:
         return made[0] if self.results.single else made
 
     def _in_torch(self, args: Sequence[Any], error: Error) -> Any:
-        """A call that failed, by eager mode; not where it may have written to an input."""
+        """A call that failed, by eager mode; not where it may have written to an input, or sent something."""
         if isinstance(error, Cancelled) or self._given and error.code not in _BEFORE:
             raise error
+        if self._transfers:  # the other ranks would not repeat what the call has sent
+            raise error
         logs.log("perf", f"a call ran in torch: {error}")
-        made = self.gm(
-            *args
-        )  # an error of torch says what the caller did, and needs no line of ours
+        # An error of torch says what the caller did, and needs no line of ours.
+        made = self.gm(*args)
         log.log(
             logging.DEBUG if self._warned else logging.WARNING, "a call stays in torch: %s", error
         )

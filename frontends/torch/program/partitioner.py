@@ -15,9 +15,10 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..graph.node import BEYOND
+from ..graph.transfers import Groups, are_chained, is_transfer
 from ..graph.walk import Walk
 from ..lowerings import find
-from . import _logging, progress
+from . import _logging, engine, progress
 from .agreement import Transfers
 from .partition import Partition
 
@@ -75,7 +76,7 @@ def compile_graph(
         with _disable_current_modes():  # AOTAutograd's, in which every tensor must be a fake one
             begin = time.perf_counter()
             with progress.stage(lambda: f"the {kind} graph, {made.nodes} operators, is translated"):
-                walk = _walk(made, constants or {})
+                walk = _walk(made, options, constants or {})
             middle = time.perf_counter()
             with progress.kernels(f"the {kind} graph, {made.nodes} operators,"):
                 _compile(made, options, walk)
@@ -90,16 +91,33 @@ def compile_graph(
     return made
 
 
-def _walk(made: Compiled, constants: dict[str, torch.Tensor]) -> Walk:
-    walk = Walk(made.gm.graph, made.kind)
-    walk.constants = constants
-    walk.run()
+def _walk(made: Compiled, options: Options, constants: dict[str, torch.Tensor]) -> Walk:
+    """Transfers are parts of several programs only where values order them: the order of programs is open."""
+    graph = made.gm.graph
+    walk = _walked(made, constants, engine.groups_of(options))
+    if any(map(is_transfer, graph.nodes)) and _is_split(graph, walk) and not are_chained(graph):
+        walk = _walked(made, constants, engine.no_groups(_UNORDERED))
     _note(made, walk)
     return walk
 
 
+_UNORDERED = "its graph becomes several programs, and no values order its transfers"
+
+
+def _walked(made: Compiled, constants: dict[str, torch.Tensor], groups: Groups) -> Walk:
+    walk = Walk(made.gm.graph, made.kind)
+    walk.constants = constants
+    walk.groups = groups
+    walk.run()
+    return walk
+
+
+def _is_split(graph: fx.Graph, walk: Walk) -> bool:
+    return bool(walk.unsupported) or _odd_copies(graph)
+
+
 def _compile(made: Compiled, options: Options, walk: Walk) -> None:
-    if walk.unsupported or _odd_copies(made.gm.graph):
+    if _is_split(made.gm.graph, walk):
         made.call = _split(made.gm, options, made, walk)
         return
     part = Partition(made.gm, options, walk, made.stable)
@@ -181,7 +199,7 @@ _FREE = (
     "aten.view", "aten.t.", "aten.transpose", "aten.permute", "aten.expand", "aten.slice.", "aten.select.",
     "aten.unsqueeze", "aten.squeeze", "aten.alias", "aten.detach", "aten.split", "<built-in function getitem",
     "aten._unsafe_view", "aten.full", "aten.clone", "aten.empty", "aten.scalar_tensor", "aten.diagonal",
-    "aten.unbind", "aten._to_copy",
+    "aten.unbind", "aten._to_copy", "_c10d_functional",
 )  # fmt: skip
 
 
@@ -208,6 +226,7 @@ def _is_free(nodes: Any) -> bool:
 def _partition(module: fx.GraphModule, options: Options, made: Compiled) -> Partition | None:
     try:
         walk = Walk(module.graph, made.kind)
+        walk.groups = engine.groups_of(options)
         walk.run()
         if walk.unsupported:
             _note(made, walk)

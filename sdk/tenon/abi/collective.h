@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 #define TENON_COLLECTIVE_ID "tenon.collective/1"
-#define TENON_COLLECTIVE_MINOR 0u
+#define TENON_COLLECTIVE_MINOR 1u
 
 typedef struct tenon_engine_t tenon_engine_t; /* an engine that is open in this process */
 typedef struct tenon_comm_t tenon_comm_t;     /* an ordered group of processes: a communicator */
@@ -160,6 +160,20 @@ typedef struct tenon_collective_api_t {
    * processes which this engine connects: the caller adds the words of the program. UNAVAILABLE
    * with what is missing. */
   tenon_code_t (*launcher)(void* self, uint32_t count, const tenon_sink_t* words);
+
+  /* Minor 1. */
+
+  /* Of an engine whose groups the program has made itself, such as the process groups of a
+   * framework: the communicator of the group that is the only axis of a mesh, with the place of
+   * this process in it, and how many it has. NOT_FOUND if the engine has no such group.
+   *
+   * The members need not call it together, and it exchanges nothing. The program starts works of
+   * its own in the same groups, so the caller adds none: no agreements, and no messages about the
+   * end of a process. A work whose `test` fails is over, and its memory is free. `open` and
+   * `comm_create` of such an engine may be UNIMPLEMENTED; then `launched` says that no launcher has
+   * started the process. */
+  tenon_code_t (*group)(void* self, tenon_str_t name, tenon_comm_t** out_comm, uint32_t* out_rank,
+                        uint32_t* out_count);
 } tenon_collective_api_t;
 
 #ifdef __cplusplus

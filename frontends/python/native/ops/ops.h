@@ -12,6 +12,7 @@ bool host_calls_python();
 void bind_ops(nanobind::module_& module);
 void bind_importers(nanobind::module_& module);
 void bind_kernels(nanobind::module_& module);
+void bind_engines(nanobind::module_& module);
 
 }  // namespace tenon::python
 
