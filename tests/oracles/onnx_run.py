@@ -21,6 +21,7 @@ from onnx_cases import TYPES, Case, Template
 
 REFUSALS = {"T0310", "T0312", "T0704", "T0710", "T0713", "T0714", "T0124"}
 FLOATS = {TYPES[name] for name in ("f16", "bf16", "f32", "f64")}
+NARROW = {TYPES["f16"], TYPES["bf16"]}
 WIDE = {np.dtype(np.float16), np.dtype(np.float32), TYPES["bf16"]}
 # The reference is in Python: what it takes seconds for, on many elements.
 SLOW = {"Attention", "AveragePool", "Conv", "ConvInteger", "ConvTranspose", "GRU", "GridSample", "LSTM", "MaxPool", "MaxUnpool",
@@ -308,6 +309,10 @@ def _compare(made: Ready, call: int, ours: list[np.ndarray], oracle: str) -> str
         b = np.asarray(b)
         if a.dtype != b.dtype:
             return f"output {i}: {a.dtype} instead of {b.dtype}, by {oracle}"
+        # NumPy computes in 16 bits, where squares and sums overflow: double precision is right.
+        better = exact(i, 0) if oracle == "onnx.reference" and b.dtype in NARROW else None
+        if better is not None and better.shape == b.shape:
+            b = better.astype(b.dtype)
         problem = judge.problem(
             wide(a),
             wide(b),

@@ -99,7 +99,7 @@ def run(group: list[Ready], way: Any) -> list[Verdict]:
 
 
 ORACLE = command.Oracle("torch", first, second, aten_choice.fixed, aten_choice.whole, lambda text: [(Case.parse(text),)],
-                        "stays in torch")  # fmt: skip
+                        "stays in torch", aten_choice.uncovered)  # fmt: skip
 
 if __name__ == "__main__":
     sys.exit(command.main(ORACLE, __doc__, FOLDER))
