@@ -261,7 +261,8 @@ def _whole_slot(name: str, seed: str) -> Slot:
     draw = random.Random(f"{name} whole {seed}")
     kinds = ["i16", "i32", "i64"]
     draw.shuffle(kinds)
-    return tuple(Case(name, kind, size) for kind in kinds for size in ("own", "7"))
+    sizes = [draw.choice(("own", "70000")), "own", "7"]
+    return tuple(Case(name, kind, size) for kind in kinds for size in sizes)
 
 
 def _is_paired(template: Template) -> bool:

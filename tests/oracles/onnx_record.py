@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from google.protobuf import json_format
 
-PER_OPERATOR = 12
+PER_OPERATOR = 24
 LITERAL = 48
 MOST_ELEMENTS = 5000
 
