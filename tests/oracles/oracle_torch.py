@@ -44,6 +44,9 @@ def first(slots: list[aten_choice.Slot]) -> Iterator[Any]:
         yield "group", [str(made.case) for made in part]
         for verdict in run(part, aten_run.run_first):
             yield "verdict", verdict
+        rounding = [made for made in part if aten_run.is_rounding(made.case)]
+        for verdict in run(rounding, aten_run.run_rounded) if rounding else ():
+            yield "verdict", verdict
 
 
 def second(groups: list[list[str]]) -> Iterator[Any]:
