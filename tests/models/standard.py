@@ -613,6 +613,13 @@ def choices():
         pads=[0, 0],
     )
     yield one(
+        "a fraction of integers",
+        "Gemm",
+        {"a": np.ones((2, 3), np.int32), "b": np.ones((3, 2), np.int32)},
+        refused=["T0713", "'alpha' and 'beta' of integers"],
+        alpha=0.5,
+    )
+    yield one(
         "a norm of another power", "LpNormalization", image, refused=["T0708", "'p' is 3"], p=3
     )
     yield one(
