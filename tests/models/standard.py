@@ -16,6 +16,7 @@ import tempfile
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
@@ -283,6 +284,20 @@ def squares():
         kernel_shape=[32],
         strides=[32],
     )
+
+
+def resized_integers():
+    """Cubic curves leave the range of their elements: rounded, and the nearest number of the type."""
+    for kind in (np.uint8, np.int8, np.int32):
+        x = {"x": np.array([[1, 7, 120, 3], [2, 100, 4, 120]], kind)}
+        made = model(
+            [node("Resize", ["x", "", "s"], ["y"], name="the node", mode="cubic")],
+            x,
+            constants={"s": np.array([2, 2.5], F32)},
+            opset=19,
+        )
+        want = onnx.reference.ReferenceEvaluator(made).run(None, x)[0]
+        yield Case(f"cubic resizing of {kind.__name__}", made, x, want={"y": want})
 
 
 def slices():
@@ -598,6 +613,13 @@ def choices():
         pads=[0, 0],
     )
     yield one(
+        "a fraction of integers",
+        "Gemm",
+        {"a": np.ones((2, 3), np.int32), "b": np.ones((3, 2), np.int32)},
+        refused=["T0713", "'alpha' and 'beta' of integers"],
+        alpha=0.5,
+    )
+    yield one(
         "a norm of another power", "LpNormalization", image, refused=["T0708", "'p' is 3"], p=3
     )
     yield one(
@@ -627,7 +649,9 @@ def choices():
 
 
 def everything():
-    for family in (choices, functions, reductions, squares, slices, outside, division, valid):
+    for family in (
+        choices, functions, reductions, squares, resized_integers, slices, outside, division, valid,
+    ):  # fmt: skip
         yield from family()
     yield grouped(5, [5, 5], 1)
     yield grouped(5, [5, 3], 1)

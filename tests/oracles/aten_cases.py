@@ -236,6 +236,9 @@ class Maker:
     ) -> torch.Tensor:
         if self.case.values == "wide":
             made = 10.0 ** self.random.uniform(-4, math.log10(6e4), shape)
+            # Half of them so large that a few squares, or some added up, are beyond f16.
+            large = self.random.uniform(2e4, 6e4, shape)
+            made = np.where(self.random.random(shape) < 0.5, large, made)
             if low < 0:
                 made = made * self.random.choice([-1.0, 1.0], shape)
         elif self.case.values == "few":
@@ -257,6 +260,8 @@ class Maker:
         if dtype is torch.bool:
             return torch.from_numpy(np.asarray(self.random.integers(0, 2, shape))).bool()
         info = torch.iinfo(dtype)
+        if is_data and 0 <= low and high <= 1:  # of floats between 0 and 1
+            low, high = -9, 9
         if is_data and self.case.values == "wide":
             low, high = info.min, info.max
         elif is_data and self.case.values == "few":

@@ -24,7 +24,12 @@ OTHERS = (
     "new_empty_strided",
 )
 # Operators that read strides which they do not support, and give whatever was in memory.
-PLAIN = {"_int_mm", "adaptive_max_pool3d_backward"}
+PLAIN = {
+    "_int_mm",
+    "adaptive_max_pool3d_backward",
+    "fractional_max_pool2d_backward",
+    "fractional_max_pool3d_backward",
+}
 # Operators or templates whose results cannot be compared, with the reason.
 UNDEFINED = {
     "aten.rsub.Tensor#0": "a product that eager mode rounds in its scalar loop only",
@@ -38,6 +43,42 @@ UNDEFINED = {
     "_embedding_bag": "counts that torch leaves out where bags are empty",
 }
 RESIZED = {f"aten.upsample_nearest{rank}d.default" for rank in (1, 2, 3)}
+
+
+# Overloads with a lowering or a decomposition of ours that have no template here, with the tests that
+# have them.
+ELSEWHERE = {
+    "associative_scan": "torch/test_control.py", "cond": "torch/test_control.py", "map_impl": "torch/test_control.py",
+    "scan": "torch/test_control.py", "while_loop": "torch/test_control.py",
+    "while_loop_stack_output": "torch/test_control.py", "with_effects": "torch/test_effects.py",
+    "aten._embedding_bag_backward.default": "torch/test_bags.py",
+    "aten._embedding_bag_per_sample_weights_backward.default": "torch/test_bags.py",
+    "aten._grouped_mm.default": "torch/test_grouped.py",
+    "transformers.grouped_mm_fallback.default": "torch/test_grouped.py",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": "torch/test_saved.py",
+    "aten._linalg_check_errors.default": "torch/test_linalg.py",
+    "aten.copy_.default": "torch/test_aliases.py",
+    "aten.empty_permuted.default": "its elements are whatever was in memory",
+    "aten.sum.dim_DimnameList": "torch has no names of dims in a graph",
+    "prims.normal.default": "its elements are random",
+    "quantized_decomposed.choose_qparams_per_token.default": "torch/test_quantised.py",
+    "quantized_decomposed.dequantize_per_channel_group.default": "torch/test_quantised.py",
+    "quantized_decomposed.dequantize_per_tensor.tensor2": "torch/test_quantised.py",
+    "quantized_decomposed.quantize_per_channel_group.default": "torch/test_quantised.py",
+    "tenon_torch.one_hot.default": "torch/test_backend.py",
+}  # fmt: skip
+
+
+def uncovered() -> dict[str, str]:
+    """Overloads with a lowering or a decomposition of ours, but without a template or a line above."""
+    from tenon.torch.decompositions import table
+    from tenon.torch.decompositions.registry import composites
+    from tenon.torch.lowerings import overloads
+
+    table.table()  # imports the modules of composites
+    known = {t.overload for t in aten_cases.templates().values()} | ELSEWHERE.keys()
+    missing = {*map(str, overloads()), *map(str, composites())} - known
+    return dict.fromkeys(missing, "it has no template: add one to aten_more.jsonl")
 
 
 def is_undefined(name: str, template: Template) -> bool:
@@ -98,8 +139,8 @@ def _values(template: Template) -> tuple[str, ...]:
     A float beyond an integer's range has no value of it, in torch.
     """
     narrows = any(word in str(template) for word in ("'dtype': 'int", "'dtype': 'uint"))
-    if any(word in template.overload for word in SOLVES):
-        return ("own",)
+    if any(word in template.overload for word in (*SOLVES, "fractional")):
+        return ("own",)  # fractions stay between 0 and 1
     return VALUES if template.origin == "float32" and not narrows else ("own", "few")
 
 
@@ -120,6 +161,7 @@ def fixed(seed: str = "") -> list[list[Slot]]:
                 into.append(_slot(into[-1][0].call, len(TURNS) + turn, seed))
         paired = [n for n in ordered if _is_paired(chosen()[n]) and not is_series]
         into += [_pair_slot(n, seed) for n in paired[:1]]
+        into += [_whole_slot(n, seed) for n in _worded(ordered)]
         five += [_numbers_slot(n, seed) for n in _with_numbers(ordered)]
     return [c for part in (plain, data, five) for c in _chunks(part)]
 
@@ -200,6 +242,27 @@ def _slot(name: str, turn: int, seed: str) -> Slot:
         first._replace(type=k, size=s) for k in (*kinds, *rest[:3]) for s in (*sizes[:2], "own")
     ]
     return (first, *others, first._replace(size="own", type="f32"), Case(name, "f32"))
+
+
+def _worded(ordered: list[str]) -> list[str]:
+    """A template for each word of an argument, such as `rounding_mode="floor"`, which often has a rule for integers."""
+    found: dict[tuple[str, str], str] = {}
+    for name in ordered:
+        template = chosen()[name]
+        names = [a.name for a in template.operator._schema.arguments]
+        for where, value in [*zip(names, template.args), *template.kwargs.items()]:
+            if isinstance(value, str):
+                found.setdefault((where, value), name)
+    return list(dict.fromkeys(found.values()))
+
+
+def _whole_slot(name: str, seed: str) -> Slot:
+    """Integers of both signs, some of which do not divide each other."""
+    draw = random.Random(f"{name} whole {seed}")
+    kinds = ["i16", "i32", "i64"]
+    draw.shuffle(kinds)
+    sizes = [draw.choice(("own", "70000")), "own", "7"]
+    return tuple(Case(name, kind, size) for kind in kinds for size in sizes)
 
 
 def _is_paired(template: Template) -> bool:

@@ -65,6 +65,8 @@ class Oracle(NamedTuple):
     one: Callable[[str], Any]
     elsewhere: str
     """What a case is that the package leaves to others: "stays in torch", "is not supported"."""
+    uncovered: Callable[[], dict[str, str]] = dict
+    """Subjects without any case, and what to do about them."""
 
     @property
     def known(self) -> Known:
@@ -163,7 +165,8 @@ def one(oracle: Oracle, case: str) -> int:
 
 def fixed(oracle: Oracle, given: argparse.Namespace) -> int:
     tally, known, stays = Tally(), oracle.known, oracle.stays
-    run(oracle, _only(oracle.fixed(given.seed), given.only), tally)
+    number, count = map(int, given.part.split("/"))
+    run(oracle, _only(oracle.fixed(given.seed), given.only)[number - 1 :: count], tally)
     if given.verbose:
         for case, why in sorted(tally.elsewhere.items()):
             print(f"{oracle.elsewhere}: {case}: {why}")
@@ -171,6 +174,7 @@ def fixed(oracle: Oracle, given: argparse.Namespace) -> int:
         known.write(tally.ran, tally.failed)
         stays.write(tally.ran, tally.elsewhere)
         known, stays = oracle.known, oracle.stays
+    tally.failed.update(oracle.uncovered())
     return report(oracle, tally, known, stays)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from google.protobuf import json_format
 
-PER_OPERATOR = 12
+PER_OPERATOR = 24
 LITERAL = 48
 MOST_ELEMENTS = 5000
 
@@ -89,7 +89,8 @@ def line_of(case: Any) -> tuple[str, str] | None:
     ]
     written = json_format.MessageToDict(node)
     form = json.dumps(
-        [written.get("attribute"), [None if i is None else (i["t"], len(i["s"])) for i in inputs]],
+        [written.get("attribute"), [None if i is None else (i["t"], len(i["s"])) for i in inputs]]
+        + [i.get("v") for i in inputs if i is not None and i["t"] == "int64"],
         sort_keys=True,
     )
     return f"{node.op_type} {form}", json.dumps([case.name, version, written, inputs, str(first)])

@@ -21,6 +21,7 @@ from onnx_cases import TYPES, Case, Template
 
 REFUSALS = {"T0310", "T0312", "T0704", "T0710", "T0713", "T0714", "T0124"}
 FLOATS = {TYPES[name] for name in ("f16", "bf16", "f32", "f64")}
+NARROW = {TYPES["f16"], TYPES["bf16"]}
 WIDE = {np.dtype(np.float16), np.dtype(np.float32), TYPES["bf16"]}
 # The reference is in Python: what it takes seconds for, on many elements.
 SLOW = {"Attention", "AveragePool", "Conv", "ConvInteger", "ConvTranspose", "GRU", "GridSample", "LSTM", "MaxPool", "MaxUnpool",
@@ -48,25 +49,56 @@ MIXES = {
     "InstanceNormalization",
 }
 # What neither oracle does as the standard says.
-OWN_RULES = {
-    (
-        "LRN",
-        "f64",
-    ): "onnx.reference takes the default of alpha in double precision, the standard in float32",
-    ("Gelu", "f64"): "both round constants of its body to float32",
-    ("HardSwish", "f64"): "onnx.reference rounds 1/6 to float32",
-    (
-        "Resize/test_resize_downsample_sizes_cubic_antialias",
-        "f64",
-    ): "onnx.reference rounds weights to float32",
-    (
-        "Resize/test_resize_upsample_scales_linear_align_corners",
-        "i64",
-    ): "a float32 next to a whole number is cut off",
-} | {
-    ("Shrink", kind): "the standard casts bias to the type, neither oracle does"
-    for kind in ("i8", "i16", "i32", "i64", "u8")
-}
+OWN_RULES = (
+    {
+        (
+            "LRN",
+            "f64",
+        ): "onnx.reference takes the default of alpha in double precision, the standard in float32",
+        (
+            "Resize/test_resize_downsample_sizes_cubic",
+            "f64",
+        ): "onnx.reference rounds the quotient of sizes to float32",
+        ("Gelu", "f64"): "both round constants of its body to float32",
+        ("HardSwish", "f64"): "onnx.reference rounds 1/6 to float32",
+        (
+            "Resize/test_resize_downsample_sizes_cubic_antialias",
+            "f64",
+        ): "onnx.reference rounds weights to float32",
+        (
+            "Resize/test_resize_upsample_scales_linear_align_corners",
+            "i64",
+        ): "a float32 next to a whole number is cut off",
+    }
+    | {
+        (
+            f"Resize/test_resize_{name}",
+            "i64",
+        ): "linear: onnx.reference rounds; ONNX Runtime, which has smaller types, cuts off"
+        for name in (
+            "downsample_scales_linear",
+            "downsample_scales_linear_align_corners",
+            "downsample_scales_linear_antialias",
+            "downsample_scales_linear_half_pixel_symmetric",
+            "downsample_sizes_linear_pytorch_half_pixel",
+            "tf_crop_and_resize",
+            "tf_crop_and_resize_axes_2_3",
+            "upsample_scales_linear",
+            "upsample_scales_linear_half_pixel_symmetric",
+        )
+    }
+    | {
+        (
+            f"DFT/test_dft_{name}",
+            "f64",
+        ): "ONNX Runtime rounds the scale of inverse transforms to float32"
+        for name in ("inverse", "inverse_opset19", "irfft", "irfft_opset19")
+    }
+    | {
+        ("Shrink", kind): "the standard casts bias to the type, neither oracle does"
+        for kind in ("i8", "i16", "i32", "i64", "u8")
+    }
+)
 CRASHES = {"GRU", "LSTM", "RNN"}
 """ONNX Runtime ends the process where these have no elements."""
 
@@ -308,6 +340,10 @@ def _compare(made: Ready, call: int, ours: list[np.ndarray], oracle: str) -> str
         b = np.asarray(b)
         if a.dtype != b.dtype:
             return f"output {i}: {a.dtype} instead of {b.dtype}, by {oracle}"
+        # NumPy computes in 16 bits, where squares and sums overflow: double precision is right.
+        better = exact(i, 0) if oracle == "onnx.reference" and b.dtype in NARROW else None
+        if better is not None and better.shape == b.shape:
+            b = better.astype(b.dtype)
         problem = judge.problem(
             wide(a),
             wide(b),

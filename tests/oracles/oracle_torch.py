@@ -44,6 +44,9 @@ def first(slots: list[aten_choice.Slot]) -> Iterator[Any]:
         yield "group", [str(made.case) for made in part]
         for verdict in run(part, aten_run.run_first):
             yield "verdict", verdict
+        rounding = [made for made in part if aten_run.is_rounding(made.case)]
+        for verdict in run(rounding, aten_run.run_rounded) if rounding else ():
+            yield "verdict", verdict
 
 
 def second(groups: list[list[str]]) -> Iterator[Any]:
@@ -99,7 +102,7 @@ def run(group: list[Ready], way: Any) -> list[Verdict]:
 
 
 ORACLE = command.Oracle("torch", first, second, aten_choice.fixed, aten_choice.whole, lambda text: [(Case.parse(text),)],
-                        "stays in torch")  # fmt: skip
+                        "stays in torch", aten_choice.uncovered)  # fmt: skip
 
 if __name__ == "__main__":
     sys.exit(command.main(ORACLE, __doc__, FOLDER))

@@ -179,3 +179,19 @@ def test_samples_of_a_volume(graphs):
         made.append([out.detach(), *(t.grad for t in given)])
     close(made[1], made[0])
     in_tenon(graphs)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_gradients_of_samples_are_contiguous(mode, graphs):
+    """As in eager mode, also of an image and a grid in another memory order."""
+    g, x = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 6, 7).to(memory_format=torch.channels_last)
+    grid = torch.rand(2, 5, 4, 2).transpose(1, 2)
+
+    def f(g, x, grid):
+        return torch.ops.aten.grid_sampler_2d_backward(g, x, grid, mode, 0, False, [True, True])
+
+    ours, theirs = torch.compile(f, backend="tenon")(g, x, grid), f(g, x, grid)
+    for a, b in zip(ours, theirs, strict=True):
+        close(a, b)
+        assert a.stride() == b.stride()
+    in_tenon(graphs)

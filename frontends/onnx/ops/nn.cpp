@@ -1,6 +1,7 @@
 // Contractions, convolutions, pools and normalisations.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "frontends/onnx/ops/fused.h"
@@ -40,6 +41,8 @@ Value general_product(NodeContext& n) {
   if (!n.arity(2, 3) || !n.same_types()) return Value();
   if (n.version() < 7 && n.op() == "Gemm") n.integer("broadcast", 0);
   if (n.rank(0) != 2 || n.rank(1) != 2) return refuse(n, "its first two inputs need rank 2");
+  if (is_int(n.dtype(0)) && (alpha != std::trunc(alpha) || beta != std::trunc(beta)))
+    return refuse(n, "attributes 'alpha' and 'beta' of integers must be whole");
   if (n.has(2) && n.rank(2) > 2) return refuse(n, "its third input needs rank 2 or less");
   if (!n.require_equal(n.dims(0)[trans_a ? 0 : 1], n.dims(1)[trans_b ? 1 : 0], "the inner dims"))
     return Value();

@@ -164,6 +164,19 @@ bool read_sizes(NodeContext& n, size_t operand, Resampling* r) {
   return true;
 }
 
+// A cubic curve goes beyond the elements that it passes through. As in onnx.reference, the result
+// is the nearest number that the integer type has. (Of linear mode, ONNX Runtime cuts fractions
+// off.)
+Value nearest_integer(NodeContext& n, Value y, tenon_dtype_t type) {
+  const int bits = static_cast<int>(dtype_bits(type));
+  const bool is_signed = is_in(type, kSigned);
+  // The largest number of 32 bits or more that f32 has lies below a power of two.
+  const double end = std::ldexp(1.0, is_signed ? bits - 1 : bits);
+  const double most = bits < 32 ? end - 1 : end * (1 - 0x1p-24);
+  return n.build("clamp", {n.build("round_even", {y})},
+                 {{"min", is_signed ? -end : 0.0}, {"max", most}});
+}
+
 bool build_resize(NodeContext& n, const Resampling& r, std::string_view mode,
                   std::string_view coordinates, std::string_view nearest) {
   const Dims x = n.dims(0);
@@ -186,17 +199,18 @@ bool build_resize(NodeContext& n, const Resampling& r, std::string_view mode,
   if (mode != "nearest" && is_int(type)) in = n.convert(in, TENON_F32);
   std::vector<Value> operands = {in};
   if (r.factors.valid()) operands.push_back(r.factors);
-  const Value y = n.build("resize", operands,
-                          {{"sizes", sizes},
-                           {"scales", scales},
-                           {"roi", roi},
-                           {"mode", mode},
-                           {"coordinates", coordinates},
-                           {"nearest", nearest},
-                           {"cubic", n.number("cubic_coeff_a", -0.75)},
-                           {"exclude_outside", n.integer("exclude_outside", 0)},
-                           {"antialias", n.integer("antialias", 0)},
-                           {"extrapolation", n.number("extrapolation_value", 0)}});
+  Value y = n.build("resize", operands,
+                    {{"sizes", sizes},
+                     {"scales", scales},
+                     {"roi", roi},
+                     {"mode", mode},
+                     {"coordinates", coordinates},
+                     {"nearest", nearest},
+                     {"cubic", n.number("cubic_coeff_a", -0.75)},
+                     {"exclude_outside", n.integer("exclude_outside", 0)},
+                     {"antialias", n.integer("antialias", 0)},
+                     {"extrapolation", n.number("extrapolation_value", 0)}});
+  if (mode == "cubic" && is_int(type) && y.valid()) y = nearest_integer(n, y, type);
   return n.set(0, y.valid() ? n.convert(y, type) : y);
 }
 

@@ -109,9 +109,9 @@ def grid_sampler_backward(
         weights = torch.stack([reduce(mul, [w for _, w, _ in chosen]) for chosen in corners], 1)
         given = torch.where(inside.unsqueeze(3), g * weights.unsqueeze(3), torch.zeros_like(g))
         to_x = torch.zeros_like(rows).scatter_add(1, wide, given.flatten(1, 2))
-        to_x = to_x.transpose(1, 2).reshape(x.shape)
+        to_x = to_x.transpose(1, 2).reshape(x.shape).contiguous()
     if wanted[1] and mode == _NEAREST:
-        to_grid = torch.zeros_like(grid)
+        to_grid = torch.zeros_like(grid, memory_format=torch.contiguous_format)
     elif wanted[1]:
         read = (rows.gather(1, wide).unflatten(1, places.shape[1:]) * g).sum(3)
         read = torch.where(inside, read, torch.zeros_like(read))

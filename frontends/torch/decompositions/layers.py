@@ -22,7 +22,7 @@ def multi_head_attention(
     need_weights: bool = True, average_attn_weights: bool = True, mask_type: int | None = None,
 ) -> Any:  # fmt: skip
     hidden = _hidden(mask, mask_type)
-    if hidden is NotImplemented:
+    if hidden is NotImplemented or 0 in query.shape:  # torch has no weights of an empty query
         return NotImplemented
     weights, biases = qkv_weight.chunk(3), qkv_bias.chunk(3)
     q, k, v = (

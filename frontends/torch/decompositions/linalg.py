@@ -50,6 +50,11 @@ def _reflections(a: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     return v, (v.mH @ v).triu(1) + torch.diag_embed(diagonal)
 
 
+def _by_columns(x: Tensor) -> Tensor:
+    """In the memory order of LAPACK, which torch's results have."""
+    return x.mT.contiguous().mT
+
+
 def _solved(triangle: Tensor, b: Tensor, upper: bool) -> Tensor:
     return torch.linalg.solve_triangular(triangle, b, upper=upper)
 
@@ -63,7 +68,7 @@ def householder_product(a: Tensor, tau: Tensor) -> Any:
         return whole.clone()
     v, triangle = _reflections(a, tau)
     made = whole - v @ _solved(triangle, v.mH[..., : a.shape[-1]], True)
-    return made.mT.contiguous().mT  # by columns, as torch has it
+    return _by_columns(made)
 
 
 @composite("ormqr.default")
@@ -76,4 +81,4 @@ def ormqr(a: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: b
         made = given - v @ _solved(triangle.mH, v.mH @ given, False)
     else:
         made = given - v @ _solved(triangle, v.mH @ given, True)
-    return made if left else made.mH
+    return _by_columns(made if left else made.mH)
