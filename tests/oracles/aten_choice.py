@@ -45,27 +45,27 @@ UNDEFINED = {
 RESIZED = {f"aten.upsample_nearest{rank}d.default" for rank in (1, 2, 3)}
 
 
-# Overloads with a lowering or a decomposition of ours that have no template here, with the tests that
-# have them.
+# Overloads with a lowering or a decomposition of ours that have no template here: the module of
+# tests/torch that has them, or why nothing can.
 ELSEWHERE = {
-    "associative_scan": "torch/test_control.py", "cond": "torch/test_control.py", "map_impl": "torch/test_control.py",
-    "scan": "torch/test_control.py", "while_loop": "torch/test_control.py",
-    "while_loop_stack_output": "torch/test_control.py", "with_effects": "torch/test_effects.py",
-    "aten._embedding_bag_backward.default": "torch/test_bags.py",
-    "aten._embedding_bag_per_sample_weights_backward.default": "torch/test_bags.py",
-    "aten._grouped_mm.default": "torch/test_grouped.py",
-    "transformers.grouped_mm_fallback.default": "torch/test_grouped.py",
-    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": "torch/test_saved.py",
-    "aten._linalg_check_errors.default": "torch/test_linalg.py",
-    "aten.copy_.default": "torch/test_aliases.py",
+    "associative_scan": "test_control", "cond": "test_control", "map_impl": "test_control",
+    "scan": "test_control", "while_loop": "test_control",
+    "while_loop_stack_output": "test_control", "with_effects": "test_effects",
+    "aten._embedding_bag_backward.default": "test_bags",
+    "aten._embedding_bag_per_sample_weights_backward.default": "test_bags",
+    "aten._grouped_mm.default": "test_grouped",
+    "transformers.grouped_mm_fallback.default": "test_grouped",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": "test_saved",
+    "aten._linalg_check_errors.default": "test_linalg",
+    "aten.copy_.default": "test_aliases",
     "aten.empty_permuted.default": "its elements are whatever was in memory",
     "aten.sum.dim_DimnameList": "torch has no names of dims in a graph",
     "prims.normal.default": "its elements are random",
-    "quantized_decomposed.choose_qparams_per_token.default": "torch/test_quantised.py",
-    "quantized_decomposed.dequantize_per_channel_group.default": "torch/test_quantised.py",
-    "quantized_decomposed.dequantize_per_tensor.tensor2": "torch/test_quantised.py",
-    "quantized_decomposed.quantize_per_channel_group.default": "torch/test_quantised.py",
-    "tenon_torch.one_hot.default": "torch/test_backend.py",
+    "quantized_decomposed.choose_qparams_per_token.default": "test_quantised",
+    "quantized_decomposed.dequantize_per_channel_group.default": "test_quantised",
+    "quantized_decomposed.dequantize_per_tensor.tensor2": "test_quantised",
+    "quantized_decomposed.quantize_per_channel_group.default": "test_quantised",
+    "tenon_torch.one_hot.default": "test_backend",
 }  # fmt: skip
 
 
