@@ -48,6 +48,15 @@ RESIZED = {f"aten.upsample_nearest{rank}d.default" for rank in (1, 2, 3)}
 # Overloads with a lowering or a decomposition of ours that have no template here: the module of
 # tests/torch that has them, or why nothing can.
 ELSEWHERE = {
+    "_c10d_functional.all_gather_into_tensor.default": "test_processes",
+    "_c10d_functional.all_reduce.default": "test_processes",
+    "_c10d_functional.all_to_all_single.default": "test_processes",
+    "_c10d_functional.broadcast.default": "test_processes",
+    "_c10d_functional.reduce_scatter_tensor.default": "test_processes",
+    "_c10d_functional.wait_tensor.default": "test_processes",
+    "_c10d_functional_autograd.all_gather_into_tensor.default": "test_processes",
+    "_c10d_functional_autograd.all_to_all_single.default": "test_processes",
+    "_c10d_functional_autograd.reduce_scatter_tensor.default": "test_processes",
     "associative_scan": "test_control", "cond": "test_control", "map_impl": "test_control",
     "scan": "test_control", "while_loop": "test_control",
     "while_loop_stack_output": "test_control", "with_effects": "test_effects",
