@@ -225,10 +225,17 @@ class Bisect {
     return kOk;
   }
 
+  // Whether the pass itself may have crashed or never ended, so that it must not run in this process.
+  bool may_end_process() const {
+    if (fault_.kind == Verdict::Kind::kHangs || fault_.code.starts_with("signal ")) return true;
+    return fault_.code == "T0650" && fault_.message.find("the pass ") != std::string::npos;
+  }
+
   // Which application of a rewrite is the first with which it fails, where the pass consists of
   // rewrites.
   int find_rewrite() {
     if (faulty_.empty() || faulty_.find(std::string(kApply)) != std::string::npos) return kOk;
+    if (may_end_process()) return kOk;
     Json found;
     if (int s = report_of(faulty_, found)) return s;
     const uint64_t all = found.value("rewrites", uint64_t{0});
