@@ -225,7 +225,8 @@ class Bisect {
     return kOk;
   }
 
-  // Whether the pass itself may have crashed or never ended, so that it must not run in this process.
+  // Whether the pass itself may have crashed or never ended, so that it must not run in this
+  // process.
   bool may_end_process() const {
     if (fault_.kind == Verdict::Kind::kHangs || fault_.code.starts_with("signal ")) return true;
     return fault_.code == "T0650" && fault_.message.find("the pass ") != std::string::npos;
