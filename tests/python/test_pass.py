@@ -454,6 +454,16 @@ def test_uses_and_regions() -> None:
     in_a_pass(WEIGHTS, work)
 
 
+def test_a_match_leaves_out_bodies_of_what_was_replaced() -> None:
+    def without_switch(graph: Any) -> None:
+        for m in graph.match("switch|neg(x, ...)"):  # `neg` is in the body, and goes with it
+            assert m.node.op == "switch"
+            m.node.replace(m.node.operands[1])
+
+    text = in_a_pass(WEIGHTS, without_switch)
+    assert "switch" not in text and "neg" not in text
+
+
 def test_a_node_is_rebuilt() -> None:
     def work(graph: Any) -> None:
         (node,) = graph.nodes("softmax")

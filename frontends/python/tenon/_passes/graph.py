@@ -143,8 +143,16 @@ class Node:
         native = self._graph._trace.native
         for old, new in zip(self.results, [self._graph._id_of(array) for array in by]):
             native.replace(old._value.id, new)
+        self._graph._erased.update(self._with_inner(self._id))
         native.erase(self._id)
-        self._graph._erased.add(self._id)
+
+    def _with_inner(self, id: int) -> Iterator[int]:
+        """A node and those of its regions, which are erased with it."""
+        native = self._graph._trace.native
+        yield id
+        for region in native.node_place(id)[1]:
+            for inner in native.region_parts(region)[2]:
+                yield from self._with_inner(inner)
 
     def rebuilt(
         self, operands: Sequence[Value | None] | None = None, **attrs: Any
