@@ -572,6 +572,9 @@ def test_examples_are_checked() -> None:
         with_example(doubled, after).check()
         with pytest.raises(AssertionError, match="python.example, example 0: it gives"):
             with_example(doubled, before).check()
+        other = tenon.graph_pass(after="python.example", name="python.other")(lambda graph: None)
+        with_example(doubled, after).check()  # another pass is placed by it
+        other.remove()
         wrong = with_example(tripled, after.replace("splat 2", "splat 3"))
         wrong.check(values=False)
         with pytest.raises(AssertionError, match="python.example, example 0: another value of y"):
