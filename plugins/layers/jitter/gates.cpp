@@ -60,8 +60,12 @@ void Gates::run() {
 void Gates::forget(const tenon_queue_t* queue) {
   const std::lock_guard lock(mutex_);
   for (Item& item : items_) {
+    if (item.held.queue != queue) continue;
     // The work is over, and its gate is closed.
-    if (item.held.queue == queue && item.held.submitted) report(item);
+    if (item.held.submitted) report(item);
+    // The copy that opens the gate would wait for ever, and who destroys its queue with it.
+    (void)item.held.api->fence_signal(item.held.api->self, item.held.opens.fence,
+                                      item.held.opens.value);
   }
   items_.remove_if([&](const Item& item) { return item.held.queue == queue; });
 }
