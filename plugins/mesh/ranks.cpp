@@ -271,7 +271,12 @@ Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Me
   if (own == nullptr) TENON_TRY(connected(mesh, mesh_text));
   const std::lock_guard lock(mutex_);
   auto& group = groups_[{std::string(mesh_text), std::string(axes_text)}];
-  if (group == nullptr && own != nullptr) {
+  if (group != nullptr && own != nullptr) {
+    // The program may have made the group again, with other places.
+    const std::lock_guard line_lock(line_.mutex());
+    group->position = own->position;
+    (void)own->api->comm_release(own->api->self, own->comm);
+  } else if (own != nullptr) {
     line_.let_nap();
     own->number = kGivenNumbers + ++given_count_;
     group = std::move(own);
