@@ -54,7 +54,6 @@ class CollectiveJob : public Job {
   bool transfers() const override { return true; }
 
  private:
-  Status choose();
   Status begin(bool* out_done);
   Status end(bool* out_done);
   Status begin_move(uint32_t kind);
@@ -80,7 +79,7 @@ class CollectiveJob : public Job {
   std::unique_ptr<Said> heard_;
   int64_t source_ = -1;
   Transfer transfer_;
-  bool is_composed_ = false, has_chosen_ = false, has_started_last_ = false;
+  bool has_started_last_ = false;
   // Of a composed combination: parts of all members, and the part that this process combines.
   enum class Stage : uint8_t { kFirst, kParts, kWhole, kLast } stage_ = Stage::kFirst;
   uint64_t part_elements_ = 0;
