@@ -3,9 +3,9 @@
 //
 //     Value x, w, b;
 //     Node conv;
-//     const auto pattern = match_any({"conv", "conv_bias"}, bind(&x), constant(&w),
-//     maybe(bind(&b))); if (match(node, match_op("relu", one_use(with(pattern, attr_is("groups",
-//     1)))))) ...
+//     const auto pattern =
+//         match_any({"conv", "conv_bias"}, bind(&x), constant(&w), maybe(bind(&b)));
+//     if (match(node, match_op("relu", one_use(with(pattern, attr_is("groups", 1)))))) ...
 //
 // The first alternative that matches is taken, and the rest of a pattern does not try another one.
 #ifndef TENON_CPP_PATTERNS_HPP_
