@@ -237,7 +237,7 @@ class Bisect {
   int find_rewrite() {
     if (faulty_.empty() || faulty_.find(std::string(kApply)) != std::string::npos) return kOk;
     if (may_end_process()) return kOk;
-    Json found;
+    Json found = Json::object();
     if (int s = report_of(faulty_, found)) return s;
     const uint64_t all = found.value("rewrites", uint64_t{0});
     if (all == 0) return kOk;
