@@ -52,6 +52,7 @@ class CollectiveJob : public Job {
   std::vector<Range> reads() const override { return {from_}; }
   std::vector<Range> writes() const override { return {to_}; }
   bool transfers() const override { return true; }
+  bool linger() override { return transfer_.linger(); }
 
  private:
   Status begin(bool* out_done);

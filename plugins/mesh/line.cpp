@@ -120,13 +120,16 @@ void Line::signal(Fence* fence, uint64_t value) {
 
 Status Line::wait(const Fence* fence, uint64_t value, uint64_t timeout_ns) {
   const uint64_t begin = now_ns();
-  for (Patience patience(naps_);; patience.pause()) {
+  for (Patience patience(naps_);;) {
+    bool has_lingered = false;
     {
       const std::lock_guard lock(mutex_);
       advance_all();
       if (fence->failed_at <= value) return fence->fault.report();
       if (fence->value >= value) return {};
+      has_lingered = linger();
     }
+    if (!has_lingered) patience.pause();
     if (cancelled()) return fail(TENON_CANCELLED, "T0001: stopped");
     if (timeout_ns != UINT64_MAX && now_ns() - begin >= timeout_ns) {
       return fail(TENON_DEADLINE_EXCEEDED,
@@ -190,6 +193,16 @@ void Line::advance_all() {
     }
     settle(queue);
   }
+}
+
+// Waits for the first transfer that is on its way. False if it cannot be waited for.
+bool Line::linger() {
+  for (Queue& queue : queues_) {
+    for (Queue::Item& item : queue.items) {
+      if (item.begun && !item.done && item.job->transfers()) return item.job->linger();
+    }
+  }
+  return false;
 }
 
 // Signals in the order of submission.

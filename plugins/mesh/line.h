@@ -46,6 +46,8 @@ class Job {
   virtual bool may_start() const = 0;
   virtual std::vector<Range> reads() const = 0;
   virtual std::vector<Range> writes() const = 0;
+  // Waits until what it has started may be over, for a millisecond at most. False if it cannot.
+  virtual bool linger() { return false; }
   // Whether it starts transfers at all.
   virtual bool transfers() const { return false; }
 };
@@ -94,6 +96,7 @@ class Line {
   bool begin(Queue& queue, size_t index);
   bool is_ready(const Queue& queue, size_t index, Fault* out_fault) const;
   void settle(Queue& queue);
+  bool linger();
 
   std::mutex mutex_;
   std::atomic<bool> naps_ = false;

@@ -17,6 +17,7 @@ constexpr uint32_t kExitStatus = 3;
 constexpr uint32_t kTestsBetweenClocks = 64;
 // Waits this long before it tells the others, so that short waits cost nothing.
 constexpr uint64_t kTellNs = 300'000'000, kOnTheWayNs = 2'000'000'000;
+constexpr uint64_t kLingerNs = 1'000'000;
 // The longest time between two tests that counts as waiting.
 constexpr uint64_t kStepNs = 500'000'000;
 
@@ -143,6 +144,12 @@ Status Transfer::test(bool* out_done) {
     warn_ns_ = 2 * waited_ns_;
   }
   return {};
+}
+
+bool Transfer::linger() {
+  const tenon_collective_api_t& api = *members_.api;
+  return work_ != nullptr && api.wait != nullptr &&
+         api.wait(api.self, work_, kLingerNs) == TENON_OK;
 }
 
 // The engine says that a work of a group of the program is over, so others may follow. Such a group

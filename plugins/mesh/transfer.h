@@ -34,6 +34,8 @@ class Transfer {
   bool is_started() const { return work_ != nullptr || side_ != nullptr; }
   // Whether the transfers at the side are over, or there are none.
   bool is_side_done() const { return side_ == nullptr; }
+  // Waits until the work may be over, for a millisecond at most. False if its engine cannot.
+  bool linger();
   // Done once all is. T0904 after the time limit; the communicator is then aborted.
   Status test(bool* out_done);
 

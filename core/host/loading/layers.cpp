@@ -106,7 +106,7 @@ constexpr LayeredInterface kLayered[] = {
         TENON_TOOLCHAIN_ID),
     interface_of<E, offsetof(E, launched), &E::launched, &E::open, &E::close, &E::comm_create,
                  &E::comm_release, &E::takes, &E::start, &E::test, &E::work_release, &E::abort,
-                 &E::launcher, &E::group>(TENON_COLLECTIVE_ID),
+                 &E::launcher, &E::group, &E::wait>(TENON_COLLECTIVE_ID),
     interface_of<F, offsetof(F, accepts), &F::accepts, &F::load, &F::read_tensors,
                  &F::write_tensor>(TENON_FRONTEND_ID),
 };

@@ -6,6 +6,8 @@ among those that torch makes between programs, and a rank that runs the operator
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import functools
 import re
 from typing import NamedTuple
@@ -144,6 +146,11 @@ class _Engine:
             group = _group(started.group)
             started.to.copy_(started.whole.chunk(group.size())[group.rank()])
         return True
+
+    def wait(self, started: Started, timeout_ns: int) -> None:
+        """Until it is over, or for so long; torch counts milliseconds. `test` says what failed."""
+        with contextlib.suppress(RuntimeError):
+            started.work.wait(datetime.timedelta(milliseconds=max(1, timeout_ns // 1_000_000)))
 
     def abort(self, name: str, reason: str) -> None:
         _group(name).abort()

@@ -174,6 +174,12 @@ typedef struct tenon_collective_api_t {
    * started the process. */
   tenon_code_t (*group)(void* self, tenon_str_t name, tenon_comm_t** out_comm, uint32_t* out_rank,
                         uint32_t* out_count);
+
+  /* Returns once the work is over, whether it failed or not, and after timeout_ns at the latest:
+   * `test` says which. For engines whose works go on by themselves; null for others, which the
+   * caller asks again and again. The caller may hold a lock that its other threads need, so it
+   * gives a millisecond or less. */
+  tenon_code_t (*wait)(void* self, tenon_work_t* work, uint64_t timeout_ns);
 } tenon_collective_api_t;
 
 #ifdef __cplusplus

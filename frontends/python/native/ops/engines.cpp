@@ -134,6 +134,12 @@ tenon_code_t test_slot(void* self, tenon_work_t* work, uint32_t* out_done) noexc
   });
 }
 
+tenon_code_t wait_slot(void* self, tenon_work_t* work, uint64_t timeout_ns) noexcept {
+  return in_python(of(self).name, [&] {
+    nb::borrow(of(self).engine).attr("wait")(nb::borrow(work->work), timeout_ns);
+  });
+}
+
 tenon_code_t work_release_slot(void*, tenon_work_t* work) noexcept {
   drop_later(work->work);
   delete work;
@@ -164,6 +170,7 @@ void make_table(PythonEngine& made) {
   table.work_release = work_release_slot;
   table.abort = abort_slot;
   table.group = group_slot;
+  table.wait = wait_slot;
 }
 
 tenon_dtypes_t types_of(const std::vector<std::string>& names) {
