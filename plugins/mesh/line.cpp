@@ -62,7 +62,7 @@ uint64_t now_ns() {
 void Patience::pause() {
   ++turns_;
   if (turns_ <= kEager) return;
-  if (turns_ <= kEager + kYields && !naps_) {
+  if (turns_ <= kEager + kYields) {
     (void)sched_yield();
     return;
   }
@@ -120,7 +120,7 @@ void Line::signal(Fence* fence, uint64_t value) {
 
 Status Line::wait(const Fence* fence, uint64_t value, uint64_t timeout_ns) {
   const uint64_t begin = now_ns();
-  for (Patience patience(naps_);;) {
+  for (Patience patience;;) {
     bool has_lingered = false;
     {
       const std::lock_guard lock(mutex_);

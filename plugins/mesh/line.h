@@ -4,7 +4,6 @@
 #ifndef TENON_PLUGINS_MESH_LINE_H_
 #define TENON_PLUGINS_MESH_LINE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -88,8 +87,6 @@ class Line {
   // meanwhile.
   Status run(Job& job);
   std::mutex& mutex() { return mutex_; }
-  // From now on transfers move on by threads of their engine.
-  void let_nap() { naps_ = true; }
 
  private:
   void advance_all();
@@ -99,19 +96,15 @@ class Line {
   bool linger();
 
   std::mutex mutex_;
-  std::atomic<bool> naps_ = false;
   std::list<Queue> queues_;
 };
 
-// Yields more and more: not at all, to other threads, and then with naps of 50 us. Where transfers
-// move on by themselves it naps at once: who yields alone keeps its place among those that compute.
+// Yields more and more: not at all, to other threads, and then with naps of 50 us.
 class Patience {
  public:
-  explicit Patience(bool naps = false) : naps_(naps) {}
   void pause();
 
  private:
-  const bool naps_;
   uint32_t turns_ = 0;
 };
 

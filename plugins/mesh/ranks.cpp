@@ -277,7 +277,6 @@ Status Ranks::members(std::string_view mesh_text, std::string_view axes_text, Me
     group->position = own->position;
     (void)own->api->comm_release(own->api->self, own->comm);
   } else if (own != nullptr) {
-    line_.let_nap();
     own->number = kGivenNumbers + ++given_count_;
     group = std::move(own);
   } else if (group == nullptr) {
