@@ -115,6 +115,37 @@ def a_rank_that_compiles_and_one_that_does_not() -> None:
     assert bool(made) == (dist.get_rank() == 0)
 
 
+def each_transfer(x: torch.Tensor, mesh: DeviceMesh) -> list[torch.Tensor]:
+    rows = fc.all_gather_tensor(x * 2, 0, mesh)
+    return [
+        fc.all_reduce(x + 1, "sum", mesh) + 1,
+        rows + 1,
+        fc.reduce_scatter_tensor(rows + x.sum(), "sum", 0, mesh) + 1,
+        fc.all_to_all_single(x * 3, None, None, mesh) + 1,
+        fc.broadcast(x + 2, 1, mesh) + 1,
+    ]
+
+
+FULL = os.environ.get("CHECK_FULL", "0") not in ("", "0")
+TYPES = [torch.float32, torch.bfloat16, torch.int32]
+MORE_TYPES = [torch.float64, torch.float16, torch.int64, torch.int8, torch.uint8]
+
+
+@scenario()
+def each_transfer_in_each_type() -> None:
+    """As eager mode, bit for bit: the values are small whole numbers."""
+    mesh = mesh_of("all")
+    for dtype in TYPES + (MORE_TYPES if FULL else []):
+        for columns in (1, 3, 5000) if FULL else (3,):
+            torch._dynamo.reset()
+            x = (torch.arange(4 * columns).reshape(4, columns) % 5 + dist.get_rank()).to(dtype)
+            with graphs() as made:
+                found = compiled(each_transfer, fullgraph=True)(x, mesh)
+            for a, b in zip(found, each_transfer(x, mesh), strict=True):
+                assert a.dtype == b.dtype and torch.equal(a, b), (dtype, columns, a, b)
+            assert len(made[0].partitions) == 1 and not made[0].unsupported, reasons(made[0])
+
+
 @scenario(4)
 def groups_of_some_ranks() -> None:
     """Each half of the ranks has its own group; the halves run another number of times."""
