@@ -13,8 +13,6 @@ from tenon.builder.trace import emit
 
 from torch import fx
 
-from .table import Unsupported
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,9 +87,3 @@ class Groups:
         self.mesh_of = mesh_of
         self.combines = combines
         self.order = Order()
-
-
-def groups_of(found: Groups | None) -> Groups:
-    if found is None:
-        raise Unsupported("transfers between ranks are not part of such a program")
-    return found

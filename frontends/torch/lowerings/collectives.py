@@ -8,7 +8,7 @@ from torch import fx
 
 from ..graph.node import Node
 from ..graph.table import Unsupported, lowering
-from ..graph.transfers import groups_of, is_wait
+from ..graph.transfers import is_wait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ def _is_read(node: fx.Node) -> bool:
 
 
 def _transfer(n: Node, op: str, x: Value, group: str, **attrs: Any) -> Value:
-    groups = groups_of(n.walk.groups)
+    groups = n.walk.groups
+    if groups is None:
+        raise Unsupported("transfers between ranks are not part of such a program")
     if n.trace.depth or n.node.graph is not n.walk.graph:
         raise Unsupported("a collective in a loop or a choice")
     if not _is_read(n.node):  # as any node that nothing reads, it would not be computed

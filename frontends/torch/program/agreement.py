@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from ..graph.source_locations import first_line, place_of_user
+from ..graph.transfers import is_transfer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tenon.torch")
 
-_NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd")
 # What every rank gives as much of: sizes are compared. Other transfers have parts of any sizes.
 _EVEN = ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast")
 _MOST = 1000
@@ -81,12 +81,11 @@ def _transfers(graph: fx.Graph) -> dict[str, list[list[str]]]:
     """By the name of a group: what is done, of what, and the line, in order."""
     found: dict[str, list[list[str]]] = {}
     for node in graph.nodes:
-        namespace, _, rest = str(node.target).partition(".")
-        if node.op != "call_function" or namespace not in _NAMESPACES or "wait_tensor" in rest:
+        if not is_transfer(node):
             continue
         names = [a for a in node.args if isinstance(a, str)]
         if names:
-            operation = rest.split(".")[0]
+            operation = str(node.target).split(".")[1]
             what = " ".join([operation, *names[:-1]])
             found.setdefault(names[-1], []).append(
                 [what, _operands(node, operation), place_of_user(node)]
