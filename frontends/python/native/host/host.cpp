@@ -430,6 +430,14 @@ void open_host(const std::vector<std::string>& paths) {
   empty_queues();
 }
 
+const tenon_host_registry_t& registry() {
+  const void* table = nullptr;
+  ask([&] {
+    return g_tables.host->query(g_tables.host->self, text(TENON_HOST_REGISTRY_ID), 0, &table);
+  });
+  return *static_cast<const tenon_host_registry_t*>(table);
+}
+
 Progress last_progress() {
   Reported& r = reported();
   const std::lock_guard lock(r.mutex);

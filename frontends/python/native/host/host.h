@@ -40,6 +40,9 @@ struct Progress {
 };
 Progress last_progress();
 
+// The plugins of the host and what they provide. Raises tenon.Error.
+const tenon_host_registry_t& registry();
+
 // The measured peak rates of the processor, as JSON, by which the page of a report judges kernels.
 // Empty where no plugin offers a toolchain. Takes half a second. Raises tenon.Error.
 std::string measure_peaks();

@@ -179,7 +179,8 @@ tenon_dtypes_t types_of(const std::vector<std::string>& names) {
   return types;
 }
 
-// No slot of graphs calls an engine, so these keep the GIL as before.
+// A device calls the engine while it runs, and nothing that builds or changes graphs does. So slots
+// of graphs may still keep the GIL.
 void register_engine(const std::string& name, const nb::object& engine,
                      const std::vector<std::string>& sums,
                      const std::vector<std::string>& extremes) {

@@ -99,14 +99,11 @@ tenon_code_t run_kernel(const tenon_simple_run_t* run) {
 }
 
 const tenon_toolchain_api_t& toolchain() {
-  const void *registry = nullptr, *table = nullptr;
-  ask([&]() -> tenon_code_t {
-    const tenon_code_t code =
-        g_tables.host->query(g_tables.host->self, text(TENON_HOST_REGISTRY_ID), 0, &registry);
-    if (code != TENON_OK) return code;
-    const auto* r = static_cast<const tenon_host_registry_t*>(registry);
-    return r->plugin_interface(r->self, text("toolchain"), text(TENON_DIALECT_CPP),
-                               text(TENON_TOOLCHAIN_ID), &table);
+  const tenon_host_registry_t& plugins = registry();
+  const void* table = nullptr;
+  ask([&] {
+    return plugins.plugin_interface(plugins.self, text("toolchain"), text(TENON_DIALECT_CPP),
+                                    text(TENON_TOOLCHAIN_ID), &table);
   });
   return *static_cast<const tenon_toolchain_api_t*>(table);
 }
